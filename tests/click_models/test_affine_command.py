@@ -65,7 +65,7 @@ def test_the_page_tells_slopes_and_what_to_do(folder: Path, capsys: pytest.Captu
     assert f"{load_model(model).describe()['positions'][1]['slope']:.3f}" in text
     assert "trust within queries" in text
     assert run("report", model, "--log", folder / "log.parquet", "-o", page) == 2
-    assert "tells of the model alone" in capsys.readouterr().err
+    assert "says nothing of a log" in capsys.readouterr().err
     assert run("report", model, "--level", "1.5", "-o", page) == 2
 
 

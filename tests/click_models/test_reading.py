@@ -151,7 +151,7 @@ def test_from_a_log_to_weights(path: Path, tmp_path: Path, capsys: pytest.Captur
 def test_nonsense_is_refused(log: ClickLog) -> None:
     model = Reading()
     found = Browsing().harvest(log)
-    with pytest.raises(InputError, match="fitted to what its own harvest gives"):
+    with pytest.raises(InputError, match="fitted to the result of its own harvest"):
         model.fit(found)
     with pytest.raises(InputError, match="relative to the top of the page"):
         Reading(anchor=2).fit(model.harvest(log, max_position=3))

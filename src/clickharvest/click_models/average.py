@@ -1,8 +1,7 @@
-"""The average curve of a click model: what it says of positions, whatever was clicked above and however good a result.
+"""The average curve of a click model: its examination by position, whatever was clicked above.
 
-A click model other than examination has a number for every place of a page, or a line for every position. Averaged over
-displays it has one number a position, with an interval: it can be checked, drawn, and told how far off it may be, as
-any other curve.
+A click model other than examination has a propensity for every place of a page, or a line for every position. Averaged
+over displays it has one propensity a position, with an interval: a curve to be checked and drawn like any other.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 BY_POSITION = ("order", "rankers", "rows")
-"""Checks that ask of positions, whatever the places are."""
-OF_POSITIONS = ("clicks above", "hidden column", "step")
-"""Checks that a model of places has no need of, or that do not hold for it."""
+"""Checks by position, whatever the places are."""
+NOT_OF_PLACES = ("clicks above", "hidden column", "step")
+"""Checks that a model of places does not need, or that do not hold for it."""
 
 
 def average_curve(
@@ -41,11 +40,11 @@ def average_curve(
         [[1.0, 0.5]]
     """
     at = list(positions).index(anchor)
-    turned = np.delete(np.eye(len(positions)), at, axis=0)
-    turned[:, at] = -1.0
-    b, draws = turned @ log_p, None
+    contrast = np.delete(np.eye(len(positions)), at, axis=0)
+    contrast[:, at] = -1.0
+    b, draws = contrast @ log_p, None
     if covariance is not None:
-        draws = sigma_points(b, turned @ covariance @ turned.T).astype(np.float32)
+        draws = sigma_points(b, contrast @ covariance @ contrast.T).astype(np.float32)
     return Propensities(
         Constant(tuple(positions), anchor, 0), {"b": b}, None, tuple(positions), draws=draws,
         draws_kind=None if draws is None else "clustered", info={"what": what},
@@ -53,7 +52,7 @@ def average_curve(
 
 
 def curve_of(fitted: Any) -> Propensities:
-    """Return the curve of a model by position, its own or the average one, with what the model keeps."""
+    """Return the curve of a model by position, its own or the average one, with the model's `info`."""
     if isinstance(fitted, Propensities):
         return fitted
     average: Propensities = fitted.average
@@ -66,7 +65,7 @@ def listed_propensities(fitted: Any) -> Propensities:
     Raises:
         InputError: it has none, as its clicks are lines of examination.
     """
-    listed = fitted if isinstance(fitted, Propensities) else getattr(fitted, "listed", None)
+    listed: Propensities | None = fitted if isinstance(fitted, Propensities) else fitted.listed
     if listed is None:
         raise InputError(f"a model of {fitted.kind} has no examination propensities: use it with show, weigh or report")
     return listed
@@ -94,7 +93,8 @@ def average_of_places(model: Propensities, shown: Any, anchor: int) -> Propensit
     if model.draws is not None:
         weight = here * np.exp(log_p) / (here * np.exp(log_p)).sum(axis=1, keepdims=True)
         each = [unflatten_params(draw.astype(np.float64), model.params) for draw in model.draws]
-        covariance = np.atleast_2d(np.cov(weight @ np.array([model.curve.relative(own, x)[0] for own in each]).T))
+        log_draws = np.array([model.curve.relative(params, x)[0] for params in each])
+        covariance = np.atleast_2d(np.cov(weight @ log_draws.T))
     return average_curve([int(k) for k in positions], np.log(mean), covariance, anchor, "average examination")
 
 
@@ -118,10 +118,7 @@ def check_average(
         places: propensities of places, the first column of which is the position.
         left_out: checks that do not hold for the model.
         further: findings of other tests.
-        folds: as in `check_fit`.
-        tolerance: as in `check_fit`.
-        seed: as in `check_fit`.
-        positions: as in `check_fit`.
+        folds, tolerance, seed, positions: as in `check_fit`.
     """
     from clickharvest.checks import CHECKS, Checked, Evidence, make_budget
     from clickharvest.checks.checking import with_power
@@ -136,22 +133,23 @@ def check_average(
     evidence = whole if places is None else Evidence(displays, places, seed=seed)
     findings = list(further)
     for kind, check in CHECKS.items():
-        if kind in left_out or (places is not None and kind in OF_POSITIONS):
+        if kind in left_out or (places is not None and kind in NOT_OF_PLACES):
             continue
-        found = check.run(whole if kind in BY_POSITION else evidence)
-        of_places = found.effect is not None and places is not None and kind not in BY_POSITION
-        findings.append(with_power(_averaged(found, evidence, whole, rank) if of_places else found, tolerance))
+        finding = check.run(whole if kind in BY_POSITION else evidence)
+        if finding.effect is not None and places is not None and kind not in BY_POSITION:
+            finding = _averaged(finding, evidence, whole, rank)
+        findings.append(with_power(finding, tolerance))
     return Checked(tuple(findings), make_budget(whole, findings, positions=positions, tolerance=tolerance))
 
 
 def _averaged(finding: Finding, evidence: Any, whole: Any, rank: NDArray[np.int64]) -> Finding:
-    """Return a finding whose effects on places, of ranks, are averaged by position; errors as if they had one cause."""
+    """Return a finding with its effects on places averaged by position; errors are taken as fully correlated."""
     assert finding.effect is not None
     assert finding.standard_error is not None
-    own = rank[evidence.displays.position - 1]
+    position = rank[evidence.displays.position - 1]
     weight = np.zeros((len(whole.positions), len(evidence.positions)))
     seen = evidence.displays.shown * np.exp(evidence.log_p)
-    known = np.isin(own, whole.positions)
-    np.add.at(weight, (np.searchsorted(whole.positions, own[known]), evidence.place[known]), seen[known])
+    known = np.isin(position, whole.positions)
+    np.add.at(weight, (np.searchsorted(whole.positions, position[known]), evidence.place[known]), seen[known])
     weight /= np.maximum(weight.sum(axis=1, keepdims=True), 1e-12)
     return replace(finding, effect=finding.effect @ weight.T, standard_error=finding.standard_error @ weight.T)

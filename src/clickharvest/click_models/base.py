@@ -1,4 +1,4 @@
-"""What a click model says of itself, so that it can be fitted, saved, loaded, shown and used for weights."""
+"""What click models have in common: how they are fitted, checked, saved, loaded and used for weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.click_models.registry import CLICK_MODELS
+from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
+from clickharvest.model.storage import write_file
 from clickharvest.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.weights.weighing import Clip, Trust
 
+Array = NDArray[np.float64]
+Header = Mapping[str, Any]
+Tensors = Mapping[str, NDArray[Any]]
+
 
 class FittedModel(Protocol):
     """What a fit gives: a frozen dataclass, so that `dataclasses.replace` changes it, which prints as its summary.
 
-    One that is not `Propensities` has an `average`, its curve by position.
+    One that is not `Propensities` is an `OtherModel`.
     """
 
     @property
@@ -53,33 +59,71 @@ class FittedModel(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return all that the summary tells, as JSON holds it."""
+        """Return the summary as JSON holds it."""
         ...
 
     def sentences(self) -> list[str]:
-        """Return what was found besides the curve, in words."""
+        """Return the results of the fit besides the curve, in words."""
         ...
 
 
+class OtherModel(ABC):
+    """What fitted models that are not `Propensities` have in common; frozen dataclasses extend it."""
+
+    kind: ClassVar[str]
+    info: Mapping[str, Any]
+    provenance: Provenance | None
+
+    @property
+    @abstractmethod
+    def average(self) -> Propensities:
+        """The average curve of the model by position, which is checked and drawn like any other curve."""
+
+    @property
+    def listed(self) -> Propensities | None:
+        """The propensities that `clickharvest propensities` lists; None where the model has none."""
+        return None
+
+    @abstractmethod
+    def sentences(self) -> list[str]:
+        """Return the results of the fit in words."""
+
+    @abstractmethod
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the header and the tensors of a file."""
+
+    def save(self, path: str | Path) -> None:
+        """Write to one safetensors file, whole or not at all, that `load_model` reads."""
+        header, tensors = self.to_file()
+        write_file(Path(path), {"model": self.kind} | header, tensors)
+
+    def origin(self) -> dict[str, Any]:
+        """Return `info` and `provenance` as JSON holds them."""
+        return {
+            "info": dict(self.info),
+            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+        }
+
+
 class WeighReport(Protocol):
-    """What weighing a log says it did; it prints as sentences."""
+    """A report on weighing a log; it prints as sentences."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
+        """Return the report as JSON holds it."""
         ...
 
 
 @dataclass(frozen=True)
 class ClickModel(ABC):
-    """How clicks come about, with the options of its fit: a dataclass whose fields are the options it takes.
+    """A model of how clicks come about, with the options of its fit: a dataclass whose fields are the options.
 
     A subclass is in `CLICK_MODELS` under its `name`. `fit --model NAME` makes it of those options of the command that
     are its fields, and refuses the others.
 
     Attributes:
-        name: what it is called on the command line, and in its files.
+        name: its name on the command line and in its files.
         about: what it says of clicks, in a line.
-        needs_page: whether the log must tell the pages that results stood on.
+        needs_page: whether the log must have a column of pages.
         weighs_outcomes: whether `weigh` takes the column of an outcome, and its model after the click.
     """
 
@@ -100,11 +144,11 @@ class ClickModel(ABC):
 
     @property
     def needs_unclicked(self) -> bool:
-        """Whether units that were never clicked say something to the fit."""
+        """Whether the fit uses units that were never clicked."""
         return True
 
     def harvest(self, log: ClickLog, **how: Any) -> Interventions:
-        """Return what the fit needs of a log; `how` are the arguments of `harvesting.harvest`."""
+        """Return the interventions that the fit needs; `how` are the arguments of `harvesting.harvest`."""
         from clickharvest.harvesting.collecting import harvest
 
         return harvest(log, **how, clicked_only=not self.needs_unclicked)
@@ -115,7 +159,7 @@ class ClickModel(ABC):
 
         Raises:
             InputError: the options do not go with the interventions.
-            NotIdentifiedError: the interventions do not tell.
+            NotIdentifiedError: the interventions do not identify the model.
         """
 
     def check(
@@ -126,30 +170,34 @@ class ClickModel(ABC):
         *,
         unit: UnitKind = "context",
         further: Sequence[Finding] = (),
-        **asked: Any,
+        **options: Any,
     ) -> Checked:
-        """Return what checks find of a fit, and how far off it can be; as it stands, of `Propensities`.
+        """Return the findings of the checks on a fit, and its error budget; the default is for `Propensities`.
 
         Args:
             data: the log, or interventions.
-            interventions: what the model was fitted to.
-            fitted: what `fit` gave.
+            interventions: the data that the model was fitted to.
+            fitted: the result of `fit`.
             unit: as in `harvest`.
             further: findings of other tests.
-            asked: `positions`, `folds` and `tolerance`, as in `check_fit`.
+            options: `positions`, `folds` and `tolerance`, as in `check_fit`.
         """
         from clickharvest.checks import check_fit
 
-        asked |= {"interventions": interventions, "seed": getattr(self, "seed", 0)}
-        return check_fit(data, fitted, unit=unit, further=further, **asked)
+        options |= {"interventions": interventions, "seed": getattr(self, "seed", 0)}
+        return check_fit(data, fitted, unit=unit, further=further, **options)
 
     @classmethod
     @abstractmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[np.generic]]) -> FittedModel:
-        """Return the model of a file's header and tensors; whatever it raises, `load_model` makes a message of it."""
+    def load(cls, header: Header, tensors: Tensors) -> FittedModel:
+        """Return the model of a file's header and tensors; `load_model` turns whatever it raises into a message."""
 
     @classmethod
-    @abstractmethod
+    def place(cls, log: ClickLog, fitted: Any) -> tuple[ClickLog, Propensities]:
+        """Return a log with the places of a fitted model for positions, and the propensities of these places."""
+        return log, fitted
+
+    @classmethod
     def weigh(
         cls,
         log: ClickLog,
@@ -160,16 +208,22 @@ class ClickModel(ABC):
         normalise: bool,
         policy_aware: bool,
         trust: Trust = "checked",
+        **outcome: Any,
     ) -> WeighReport:
-        """Write a log with what its clicks are worth as further columns, and tell what was done."""
+        """Write a log with the value of its clicks as further columns; the default is `weights.weigh_to_parquet`."""
+        from clickharvest.weights.weighing import weigh_to_parquet
+
+        placed, propensities = cls.place(log, fitted)
+        options: dict[str, Any] = {"clip": clip, "normalise": normalise, "policy_aware": policy_aware, "trust": trust}
+        return weigh_to_parquet(placed, propensities, path, **options, **outcome)
 
 
 @dataclass(frozen=True)
 class PageModel(ClickModel):
-    """A model of what users did further up on the page, estimated by click shares.
+    """A model in which examination depends on what users did further up on the page, estimated by click shares.
 
     Attributes:
-        intervals: where error bars come from; None for none.
+        intervals: the method for error bars; None for none.
         anchor: the position that others are relative to.
         seed: seed of all randomness.
         progress: shows what is being done.
@@ -184,12 +238,8 @@ class PageModel(ClickModel):
 
     @property
     def needs_unclicked(self) -> bool:
-        """Units without a click say nothing to click shares."""
+        """Units without a click do not matter to click shares."""
         return False
-
-    @abstractmethod
-    def places(self, log: ClickLog, fitted: Any) -> ClickLog:
-        """Return the log with the places of a fitted model for its positions."""
 
     def check(
         self,
@@ -199,18 +249,18 @@ class PageModel(ClickModel):
         *,
         unit: UnitKind = "context",
         further: Sequence[Finding] = (),
-        **asked: Any,
+        **options: Any,
     ) -> Checked:
-        """Return what checks find of a fit by place, averaged by position, and whether clicks above matter at all."""
+        """Return the findings of the checks by place, averaged by position, and whether clicks above matter at all."""
         from clickharvest.checks import Evidence, Finding, read_displays
         from clickharvest.checks.clicks_above import held_out_gain
         from clickharvest.click_models.average import check_average
 
         log: Any = data
-        gain = held_out_gain(Evidence(read_displays(log, unit), fitted.average, seed=self.seed))
+        average = fitted.average
+        gain = held_out_gain(Evidence(read_displays(log, unit), average, seed=self.seed))
         if gain is not None:
             advice = "" if gain.is_clear else "fit --model examination is simpler"
-            own = Finding(self.name, "ok" if gain.is_clear else "note", gain.sentence, advice)
-            further = [*further, own]
-        displays = read_displays(self.places(log, fitted), unit)
-        return check_average(displays, fitted.average, places=fitted.listed, further=further, seed=self.seed, **asked)
+            further = [*further, Finding(self.name, "ok" if gain.is_clear else "note", gain.sentence, advice)]
+        displays = read_displays(self.place(log, fitted)[0], unit)
+        return check_average(displays, average, places=fitted.listed, further=further, seed=self.seed, **options)

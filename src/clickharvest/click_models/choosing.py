@@ -1,4 +1,4 @@
-"""Which click model a log speaks for: the simplest, unless held-out queries or a test say otherwise.
+"""The choice of a click model for a log: the simplest one, unless held-out queries or a test reject it.
 
 | model | is chosen where |
 |---|---|
@@ -8,13 +8,13 @@
 | browsing | none of these, and clicks above explain held-out clicks: more follow a click |
 | examination | otherwise |
 
-Users who stop come first: they make ratios of positions depend on relevance, as trust does, whereas trust leaves no
-trace in what was clicked above. Users who click much have clicked above, too, and look as if they read on: weights by
-state suit both, so that browsing is chosen last, and not where the other pages of the same users explain it. The
-comparison is that of the check of clicks above (`held_out_gain`). Queries that are read to different depths look like
-trust to the test of offsets, but not among the results of one query: both must find it, as corrected clicks would be
-wrong. Where contexts are named, each of their levels (or classes) is looked at by itself, with p-values times the
-number of levels: trust in one of them is enough.
+Users who stop are tested first: they make ratios of positions depend on relevance, as trust does, whereas trust does
+not depend on clicks above. Users who click much have clicked above, too, and look as if they read on. Weights by state
+suit both, so that browsing is chosen last, and not where the other pages of the same users explain it. The comparison
+is that of the check of clicks above (`held_out_gain`). Queries that are read to different depths look like trust to the
+test of offsets, but not among the results of one query: both tests must find it, because corrected clicks would be
+wrong. With contexts, each level (or class) is tested by itself, with p-values times the number of levels: trust in one
+is enough.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ USERS = {
     "affine": "Users click what stands high more readily, good or bad: a ranker learns from corrected clicks of all "
     "displays, (click - offset) / slope, which weigh gives every row.",
 }
-"""What kind of users a model speaks of, and what that changes for a ranker."""
+"""The users that a model describes, and what that changes for a ranker."""
 READ_ON = "read on"
-"""What users do who click more below a click, or seem to."""
+"""In place of a model: users click more below a click, or seem to."""
 MUCH = (
     "They may just be users who click much: that results above attract clicks changes nothing by itself. Weights are "
     "right either way; if a column tells such users apart, name it as context."
@@ -57,7 +57,7 @@ TAKEN = (
     "Users are taken to look at a result or not whatever they clicked above it, and to judge it alike anywhere, though "
     "not all of that could be tested: a ranker learns from clicks divided by propensities, as far as it is true."
 )
-"""The same of examination where it was chosen because others could not be looked for."""
+"""The same for examination where it was chosen because other models could not be tested."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class ModelChoice:
 
     Attributes:
         model: its name.
-        users: what kind of users the log shows, and what that changes for a ranker.
-        why: what spoke for and against each of the others.
+        users: the kind of users, and what that changes for a ranker.
+        why: the evidence for and against the other models.
     """
 
     model: str
@@ -75,13 +75,13 @@ class ModelChoice:
     why: tuple[str, ...]
 
     def info(self) -> dict[str, Any]:
-        """Return what a model keeps of the choice."""
+        """Return the entries of a model's `info` on the choice."""
         return {"users": self.users, "why_this_model": list(self.why)}
 
     def settle(self, checked: Checked) -> Checked:
-        """Return what checks of the model found, without advice to fit another one: they were compared."""
-        found = [replace(one, advice="") if "--model " in one.advice else one for one in checked.findings]
-        return replace(checked, findings=tuple(found))
+        """Return the findings of the checks without advice to fit another model, because models were compared."""
+        findings = [replace(one, advice="") if "--model " in one.advice else one for one in checked.findings]
+        return replace(checked, findings=tuple(findings))
 
 
 def choose_click_model(
@@ -90,7 +90,7 @@ def choose_click_model(
     """Choose between examination, browsing, reading and affine.
 
     Args:
-        data: a log, or interventions, which do not tell clicks above.
+        data: a log, or interventions, in which clicks above are unknown.
         anchor: the position that others are relative to.
         seed: seed of the folds.
         progress: shows what is being done.
@@ -104,28 +104,28 @@ def choose_click_model(
     """
     from clickharvest.harvesting.interventions import Interventions
 
-    users, told = None, "Clicks above are not told by interventions: read the log itself."
+    users, on_clicks = None, "Interventions do not have clicks above: read the log itself."
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClickharvestWarning)  # those of the model that is fitted then will be told
+        warnings.simplefilter("ignore", ClickharvestWarning)  # the fit of the chosen model will give its own
         if not isinstance(data, Interventions):
             try:
                 require_pages(data, how.get("design"))
-                users, told = _by_pages(data, anchor, seed, progress, how)
+                users, on_clicks = _by_pages(data, anchor, seed, progress, how)
             except (InputError, NotIdentifiedError) as error:
-                told = f"Clicks above were not looked for: {error}."
+                on_clicks = f"Clicks above were not looked for: {error}."
         if users in ("browsing", "reading"):
-            return ModelChoice(users, USERS[users], (told,))
-        trust, why = _affine(data, anchor, seed, progress, how, sign=users == "affine")
+            return ModelChoice(users, USERS[users], (on_clicks,))
+        trust, on_trust = _affine(data, anchor, seed, progress, how, sign=users == "affine")
     if trust == "affine":
-        return ModelChoice(trust, USERS[trust], (told, why))
+        return ModelChoice(trust, USERS[trust], (on_clicks, on_trust))
     if users == READ_ON:
-        return ModelChoice("browsing", USERS["browsing"], (f"{told} {MUCH}", why))
-    surely = users is not None and trust is not None
-    return ModelChoice(EXAMINATION, USERS[EXAMINATION] if surely else TAKEN, (told, why))
+        return ModelChoice("browsing", USERS["browsing"], (f"{on_clicks} {MUCH}", on_trust))
+    both_tested = users is not None and trust is not None
+    return ModelChoice(EXAMINATION, USERS[EXAMINATION] if both_tested else TAKEN, (on_clicks, on_trust))
 
 
 def _by_pages(log: ClickLog, anchor: int, seed: int, progress: Progress, how: dict[str, Any]) -> tuple[str | None, str]:
-    """Return the model that the checks of `fit` name, or that users read on; None where they cannot tell; and why."""
+    """Return the model that the checks of `fit` name, or `READ_ON`, or None where it cannot be tested; and why."""
     from clickharvest.checks import CHECKS, Evidence, read_displays
     from clickharvest.checks.checking import one_model, other_model
     from clickharvest.checks.clicks_above import attraction_above, held_out_gain, ratio_to_next_page
@@ -139,15 +139,15 @@ def _by_pages(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
         if gain is None:
             return None, "Clicks above were not looked for: no click is below another one."
         findings = one_model([CHECKS[kind].run(evidence) for kind in ("clicks above", "relevance")])
-        found = other_model(findings)
-        if found == "browsing" or (found is None and gain.explains and gain.times < 1):
+        model_name = other_model(findings)
+        if model_name == "browsing" or (model_name is None and gain.explains and gain.times < 1):
             slope, error = attraction_above(evidence)
             if slope > -NORMAL * error:
                 return "browsing", gain.sentence
             less = "A result is clicked less often the more clicks results above it attract."
             return "reading", f"{gain.sentence} {less}"
-        if found is not None:
-            return found, " ".join([gain.sentence, *(one.sentence for one in findings if one.advice)])
+        if model_name is not None:
+            return model_name, " ".join([gain.sentence, *(one.sentence for one in findings if one.advice)])
         if not gain.explains:
             return EXAMINATION, gain.sentence
         if (ratio := ratio_to_next_page(evidence)) is not None and ratio[0] <= NORMAL * ratio[1]:
@@ -159,9 +159,9 @@ def _by_pages(log: ClickLog, anchor: int, seed: int, progress: Progress, how: di
 def _affine(
     data: ClickLog | Interventions, anchor: int, seed: int, progress: Progress, how: dict[str, Any], *, sign: bool
 ) -> tuple[str | None, str]:
-    """Return affine or examination, or None where they could not be told apart, and why.
+    """Return affine or examination, or None where neither could be tested, and why.
 
-    `sign` is whether the check of relevance has found trust within queries: then slopes that are identified are enough.
+    `sign` is whether the check of relevance found trust within queries; then it is enough that slopes are identified.
     """
     from clickharvest.checks.finding import spell_p
     from clickharvest.click_models.affine import Affine, trust_within_queries
@@ -177,41 +177,38 @@ def _affine(
         return None, f"Trust was not looked for: {error}."
     if sign:
         return "affine", "Clicks on good results fall less steeply, among results of one query, too."
-    tests = [(name, own, test[1]) for name, own, fitted in parts if (test := fitted.offset_test()) is not None]
+    tests = [(name, rows, test[1]) for name, rows, fitted in parts if (test := fitted.offset_test()) is not None]
     if not tests:
         return None, "Trust was not looked for: too few queries."
     tests.sort(key=lambda one: one[2])
-    told = ""
-    for name, own, p in tests:
-        # Of several contexts one may find trust by chance.
-        adjusted = min(1.0, p * len(tests))
+    rejected = ""
+    for name, rows, p in tests:
+        adjusted = min(1.0, p * len(tests))  # of several contexts one may show trust by chance
         among = f", the least of {len(tests)} contexts" if len(tests) > 1 else ""
         if adjusted >= SIGN:
             none = f"No sign that how clicks fall with the position depends on the result ({spell_p(adjusted)}{among})."
-            return EXAMINATION, told or none
-        within = trust_within_queries(own, whole, anchor, seed)
+            return EXAMINATION, rejected or none
+        within = trust_within_queries(rows, whole, anchor, seed)
         where = f"{name}: " if name else ""
-        found = (
-            f"{where}How clicks fall with the position depends on the result ({spell_p(adjusted)}). {within.sentence}"
-        )
+        why = f"{where}How clicks fall with the position depends on the result ({spell_p(adjusted)}). {within.sentence}"
         if within.severity == "ok":
-            return "affine", found
-        told = told or found
-    return EXAMINATION, told
+            return "affine", why
+        rejected = rejected or why
+    return EXAMINATION, rejected
 
 
 def _levels(fitted: AnyAffine, interventions: Interventions) -> list[tuple[str, Interventions, AffineModel]]:
-    """Return the levels of the context, or all as one: what they are called, their interventions and their model.
+    """Return the name, the interventions and the model of each level of the context; without context there is one.
 
-    Contexts of a class stay with it: they are read to different depths, if to less different ones.
+    The interventions of a class keep their contexts, because queries of one class still differ in depth.
     """
     from clickharvest.click_models.affine.levels import AffineLevels
 
     if not isinstance(fitted, AffineLevels):
         return [("", interventions, fitted)]
-    level, found = fitted.level_of(interventions.contexts), []
+    level, levels = fitted.level_of(interventions.contexts), []
     for i, model in enumerate(fitted.models):
         if model is not None:
-            own = interventions.take(level == i)
-            found.append((fitted.name(i), own if fitted.classes else replace(own, contexts={}), model))
-    return found
+            rows = interventions.take(level == i)
+            levels.append((fitted.name(i), rows if fitted.classes else replace(rows, contexts={}), model))
+    return levels

@@ -2,17 +2,16 @@
 
     Pr(click | unit u, position k, context x) = p_k(x) r_u
 
-What is known are the propensities p_k(x) relative to an anchor: `PBM` where there is no context, `CPBM` where there is.
+The fit estimates the propensities p_k(x) relative to an anchor: `PBM` without context, `CPBM` with context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from clickharvest.click_models.base import ClickModel
+from clickharvest.click_models.base import ClickModel, Header, Tensors
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
 
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
     from clickharvest.estimation.estimators import CPBM, PBM
     from clickharvest.estimation.fitting import Intervals
     from clickharvest.harvesting.interventions import Interventions
-    from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
-    from clickharvest.weights.summary import WeightReport
-    from clickharvest.weights.weighing import Clip, Trust
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Examination(ClickModel):
 
     @property
     def needs_unclicked(self) -> bool:
-        """Whether units without a click say something to the objective."""
+        """Whether the objective uses units without a click."""
         from clickharvest.estimation.objectives import OBJECTIVES
 
         return OBJECTIVES.find(self.objective).against_shown
@@ -58,15 +54,15 @@ class Examination(ClickModel):
         """Return the estimator the options describe: a CPBM where there is context to depend on, or for a power law."""
         from clickharvest.estimation.estimators import CPBM, PBM
 
-        begun = None if self.start is None else self.start.curve.name
-        if not with_context and "power" not in (self.curve, begun):
+        start_curve = None if self.start is None else self.start.curve.name
+        if not with_context and "power" not in (self.curve, start_curve):
             if self.start is not None and self.start.context:
                 raise InputError(f"--start: the model depends on {', '.join(self.start.context)}, the data have none")
             if self.curve not in ("auto", "constant"):
                 raise InputError(f"--curve {self.curve}: a curve that depends on context needs --context columns")
             if self.shape is not None:
-                told = ",".join(f"{name}={value}" for name, value in self.shape.items())
-                raise InputError(f"--shape {told}: the constant curve has no shape; name context and a curve")
+                shape = ",".join(f"{name}={value}" for name, value in self.shape.items())
+                raise InputError(f"--shape {shape}: the constant curve has no shape; name context and a curve")
             return PBM(
                 objective=self.objective, anchor=self.anchor, weighting=self.weighting, intervals=self.intervals,
                 replicates=self.replicates, seed=self.seed, progress=self.progress,
@@ -79,7 +75,7 @@ class Examination(ClickModel):
         )  # fmt: skip
 
     def within(self, interventions: Interventions) -> Examination:
-        """Return the model with a curve that one query can tell: nothing is kept aside to choose one by."""
+        """Return the model with a curve that needs no choice where there is one query: none can be held out for it."""
         if len(set(interventions.query.tolist())) > 1:
             return self
         return replace(self, curve="linear" if interventions.contexts else "constant")
@@ -90,28 +86,8 @@ class Examination(ClickModel):
         return self.estimator(with_context).fit(interventions).propensities_
 
     @classmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> Propensities:
+    def load(cls, header: Header, tensors: Tensors) -> Propensities:
         """Return the propensities of a file."""
         from clickharvest.model.loading import from_file
 
         return from_file(header, tensors)
-
-    @classmethod
-    def weigh(
-        cls,
-        log: ClickLog,
-        fitted: Any,
-        path: Path,
-        *,
-        clip: Clip,
-        normalise: bool,
-        policy_aware: bool,
-        trust: Trust = "checked",
-        **outcome: Any,
-    ) -> WeightReport:
-        """Write a log with propensities and inverse-propensity weights, see `weights.weigh_to_parquet`."""
-        from clickharvest.weights.weighing import weigh_to_parquet
-
-        return weigh_to_parquet(
-            log, fitted, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust, **outcome
-        )

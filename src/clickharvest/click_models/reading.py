@@ -1,28 +1,27 @@
-"""Reading: as browsing, and what stands above and was not clicked counts, too: whoever skips what all click has left.
+"""Reading: the browsing model, in which results above that were skipped count, too.
 
 Users who read from the top and leave once served (a cascade) examine a result the less, the more attractive the results
-above it are that they did *not* click, and the more the one satisfied them that they clicked last. Two steps:
+above it are that they did *not* click, and the more satisfying their last click was. The fit has two steps:
 
-1. a browsing model gives every impression the propensity γ of its state, and with it every document of a query an
-   attraction r̂, from all other pages that it stood on;
-2. every impression has a *place*: its rank, its distance to the last click, how likely a reader would have skipped all
+1. A browsing model gives every impression the propensity γ of its state. With these, every document of a query gets an
+   attraction r̂ from its other pages.
+2. Every impression has a *place*: its rank, its distance to the last click, the probability that a reader skips all
    results since then, Π (1 − r̂), in five steps, and the attraction of the last click in four. Click shares over places,
-   with exposures times γ, tell what places change beyond their state, pooled towards each of the four
-   (`estimation.normal_prior`), places without a click included. The propensity is γ(x) h:
+   with exposures times γ, estimate the effect h of a place beyond its state. They are pooled towards each of the four
+   (`estimation.normal_prior`) and include places without a click. The propensity is
 
        log p_place(x) = log γ_state(x) + log h_place.
 
 A place is known before its result is looked at, as a browsing state is.
 
-Attraction is how likely a document is clicked by whoever looks at it. A display that is looked at with probability γ
-is clicked with probability γ r. Of its displays, clicked or not,
+Attraction is the probability that a document is clicked by a user who looks at it, so that a display that is looked at
+with probability γ is clicked with probability γ r. The log likelihood of the attraction r of document d is
 
-    log L_d(r) = Σ_clicked log r + Σ_others log(1 − γ r)
+    log L_d(r) = Σ_clicked log r + Σ_others log(1 − γ r) + const.
 
-is the log likelihood of document d's attraction r up to a constant. How attractions are spread over documents is
-learned from all of them: weights w on the points of `GRID` that maximise Π_d Σ_g w_g L_d(r_g). Relevant and irrelevant
-documents then come apart by themselves, where a prior of one hump would draw both towards the middle. On a page, r̂ is
-the mean of r under w_g L_d(r_g), L without that very display: whether it was clicked there is told by the page itself.
+The distribution of attractions over documents is a mixture: weights w on the points of `GRID` that maximise
+Π_d Σ_g w_g L_d(r_g). It may have two humps, of relevant and irrelevant documents, which a prior of one hump would draw
+towards the middle. On a page, r̂ is the mean of r under w_g L_d(r_g), where L leaves out that very display.
 """
 
 from __future__ import annotations
@@ -30,14 +29,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.click_models.average import average_of_places
-from clickharvest.click_models.base import PageModel
+from clickharvest.click_models.base import Array, Header, OtherModel, PageModel, Tensors
 from clickharvest.click_models.browsing import Browsing, browsing_log
 from clickharvest.click_models.browsing.fitted import BrowsingPropensities, gather, number_of
 from clickharvest.errors import InputError
@@ -46,7 +44,6 @@ from clickharvest.model.curves import Params, flatten_params, make_curve, unflat
 from clickharvest.model.loading import from_file
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.storage import write_file
 from clickharvest.model.summary import spell_fitted, wrap
 from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.model.typical import typical_context
@@ -57,44 +54,41 @@ if TYPE_CHECKING:
 
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.logs.engines import Engine
-    from clickharvest.weights.summary import WeightReport
-    from clickharvest.weights.weighing import Clip, Trust
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 COLUMNS = ("position", "distance", "skipped", "served")
-"""What makes a place: rank, positions to the last click (0 for none), what was skipped since (0, hardly anything, to 4,
-what nearly all click), and how attractive the last click was (1 to 4, 0 for none)."""
+"""The columns of a place: rank, positions since the last click (0 for none), step of what was skipped since (0, hardly
+anything, to 4, results that nearly all click), and step of the attraction of the last click (1 to 4, 0 for none)."""
 SKIPPED = (0.85, 0.6, 0.3, 0.1)
-"""Probabilities to skip all results since the last click that divide the steps 0 (hardly anything was skipped) to 4."""
+"""Probabilities of skipping all results since the last click, which divide the steps 0 to 4."""
 SERVED = (0.25, 0.55, 0.8)
-"""Attractions of the last click that divide the steps 1 to 4; 0 is for no click above."""
+"""Attractions of the last click, which divide the steps 1 to 4."""
 GRID = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
 """Attractions that documents may have; nothing is certain to be clicked."""
 STEPS = 60
-"""Steps of the learning of w: each makes the clicks likelier, and those after these hardly."""
+"""Steps of expectation-maximisation for w: more change the likelihood hardly."""
 LEAST = 1e-12
-"""Least weight of a point: its logarithm is taken."""
+"""Least weight of a point, because its logarithm is taken."""
 DOCUMENTS = 100_000
-"""Documents, about, that the spread of attractions is learned from, drawn where there are more."""
+"""Documents, about, that w is learned from, drawn where there are more."""
 MANY_LEFT = 0.9
-"""How often users look on, of the usual, below which they are said to have left."""
+"""Ratio of looking on below which the summary says that users have left."""
 PROPENSITY = "_clickharvest_propensity"
 """The column of the propensity of a row's browsing state."""
 BASE = "base/"
-"""What the tensors of the browsing model begin with."""
+"""Prefix of the browsing model's tensors in a file."""
 
 
 @dataclass(frozen=True, eq=False)
-class ReadingPropensities:
+class ReadingPropensities(OtherModel):
     """Examination propensities of places, known relative to the top of the page.
 
     Attributes:
-        base: the browsing model, with which documents get their attraction.
+        base: the browsing model, by which documents get their attraction.
         places_model: the propensities of places, whose columns are `COLUMNS`.
         info: whatever else a reader may ask for, as JSON holds it.
-        provenance: where it comes from; None where nothing tells.
+        provenance: where it comes from; None if unknown.
     """
 
     base: BrowsingPropensities
@@ -123,7 +117,7 @@ class ReadingPropensities:
 
     @property
     def listed(self) -> Propensities:
-        """What `clickharvest propensities` lists."""
+        """The propensities that `clickharvest propensities` lists."""
         return self.places_model
 
     @property
@@ -140,37 +134,37 @@ class ReadingPropensities:
         assert model.places is not None
         predicted = model.predict_encoded(typical_context(model))
         value = dict(zip(predicted.positions, np.log(predicted.propensity[0]), strict=True))
-        usable = {k for k, own in zip(predicted.positions, predicted.supported[0], strict=True) if own}
+        supported = {k for k, known in zip(predicted.positions, predicted.supported[0], strict=True) if known}
         at = COLUMNS.index(column)
-        number = {label: k for k, label in enumerate(model.places.labels, 1) if k in usable}
-        apart: dict[int, list[float]] = {}
+        number = {label: k for k, label in enumerate(model.places.labels, 1) if k in supported}
+        differences: dict[int, list[float]] = {}
         for label, k in number.items():
             like = number.get((*label[:at], first, *label[at + 1 :]))
             if like is not None and label[at] > first:  # type: ignore[operator]
-                apart.setdefault(int(label[at]), []).append(value[k] - value[like])
-        return {step: float(np.exp(np.mean(own))) for step, own in sorted(apart.items())}
+                differences.setdefault(int(label[at]), []).append(value[k] - value[like])
+        return {step: float(np.exp(np.mean(logs))) for step, logs in sorted(differences.items())}
 
     def sentences(self) -> list[str]:
-        """Return what skipping and being served change, in words."""
-        told = []
+        """Return the effects of skipping and of being served, in words."""
+        sentences = []
         skipped, served = self.steps("skipped", 0), self.steps("served", 1)
         if skipped:
             last = max(skipped)
             left = ": they have left" if skipped[last] < MANY_LEFT else ""
-            told.append(
+            sentences.append(
                 f"Where users skipped what most others click (step {last}), they look at a result {skipped[last]:.2f} "
                 f"times as often as where they skipped hardly anything{left}."
             )
         if served:
             last = max(served)
-            told.append(
+            sentences.append(
                 f"Below a click on what attracts most (step {last}), they look on {served[last]:.2f} times as often as "
                 "below one on what attracts least."
             )
-        return told
+        return sentences
 
     def describe(self) -> dict[str, Any]:
-        """Return what the model says of itself, as JSON holds it."""
+        """Return the summary as JSON holds it."""
         return {
             "model": self.kind,
             "anchor": 1,
@@ -180,31 +174,20 @@ class ReadingPropensities:
             "served": self.steps("served", 1),
             "base": self.base.describe(),
             "places": self.places_model.predict_encoded(typical_context(self.places_model)).to_arrow().to_pylist(),
-            "info": dict(self.info),
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            **self.origin(),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write to one safetensors file, whole or not at all, that `load_model` reads."""
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the header and the tensors of a file."""
         header, tensors = replace(self.places_model, info=dict(self.info), provenance=self.provenance).to_file()
-        states = replace(self.base.states, info=dict(self.base.info))
-        own, more = states.to_file()
-        own |= {"leaning": list(states.leaning), "format": 0}
-        tensors |= {BASE + name: values for name, values in more.items()}
-        write_file(Path(path), {"model": self.kind, "base": own} | header, tensors)
-
-    @classmethod
-    def from_file(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> ReadingPropensities:
-        """Return the model of a file's header and tensors; whatever it raises, the file is not sound."""
-        own = {name.removeprefix(BASE): values for name, values in tensors.items() if name.startswith(BASE)}
-        base = BrowsingPropensities.from_file(header["base"], own)
-        read = from_file(header, {name: values for name, values in tensors.items() if not name.startswith(BASE)})
-        return cls(base, replace(read, info={}, provenance=None), read.info, read.provenance)
+        base, base_tensors = replace(self.base, provenance=None).to_file()
+        tensors |= {BASE + name: values for name, values in base_tensors.items()}
+        return {"base": base | {"format": 0}} | header, tensors
 
 
 @dataclass(frozen=True, eq=False)
 class ReadInterventions(Interventions):
-    """Interventions whose places were made with a browsing model, which is kept with them."""
+    """Interventions with the browsing model that made their places."""
 
     base: BrowsingPropensities | None = None
 
@@ -217,14 +200,14 @@ class Reading(PageModel):
     about: ClassVar[str] = "as browsing, and what was skipped above counts, too"
 
     def harvest(self, log: ClickLog, **how: Any) -> ReadInterventions:
-        """Fit a browsing model to a log, and return its interventions by place; `how` as for `Browsing`."""
+        """Fit a browsing model to a log, and return the interventions by place; `how` as for `Browsing`."""
         lowest = how.get("max_position")
         browsing = Browsing(intervals=None, anchor=1, seed=self.seed, progress=self.progress)
         states = browsing.harvest(log, **how)
         with_errors = self.intervals is not None and bool(states.contexts)
         base = replace(browsing, intervals="auto" if with_errors else None).fit(states)
-        found = super().harvest(reading_log(log, base, lowest), **(how | {"max_position": None}))
-        return ReadInterventions(**{one.name: getattr(found, one.name) for one in fields(found)}, base=base)
+        placed = super().harvest(reading_log(log, base, lowest), **(how | {"max_position": None}))
+        return ReadInterventions(**{field.name: getattr(placed, field.name) for field in fields(placed)}, base=base)
 
     def fit(self, interventions: Interventions) -> ReadingPropensities:
         """Return the propensities of places."""
@@ -233,62 +216,46 @@ class Reading(PageModel):
         from clickharvest.estimation.sample import Reach
 
         class ReaderPlaces(PBM):
-            """The position-based model of places, those that were shown and never clicked included.
+            """The position-based model of places, including places without a click.
 
-            Click shares have no maximum there. Where readers have left, having no click is the rule; pooling gives such
-            places a number, as low as the impressions of units that were clicked elsewhere say.
+            Click shares alone have no maximum there, but pooling gives such places a propensity. Such places are the
+            rule where readers have left.
             """
 
             def _reach(self, interventions: Interventions, anchor: int) -> Reach:
                 reach = super()._reach(interventions, anchor)
-                # Nothing but pooling would hold what is never clicked.
+                # Only a fit that pools can have places without a click.
                 return Reach(reach.tied, reach.tied) if self._can_cluster(ClickShare, len(reach.tied)) else reach
 
         if not isinstance(interventions, ReadInterventions) or interventions.base is None:
-            raise InputError("a reading model is fitted to what its own harvest gives: harvest the log with it")
+            raise InputError("a reading model is fitted to the result of its own harvest: call Reading.harvest(log)")
         if self.anchor != 1:
             raise InputError(f"--anchor {self.anchor}: a reading model is relative to the top of the page, position 1")
         model = ReaderPlaces(intervals=self.intervals, seed=self.seed, progress=self.progress)
-        found = model.fit(times_browsing(interventions, interventions.base)).propensities_
-        places = compose(interventions.base, replace(found, info={}, provenance=None))
+        beyond = model.fit(times_browsing(interventions, interventions.base)).propensities_
+        places = compose(interventions.base, replace(beyond, info={}, provenance=None))
         at = np.searchsorted(places.curve.positions, interventions.position)
         known = np.isin(interventions.position, places.curve.positions)
         displays = np.bincount(at[known], interventions.exposure[known], len(places.curve.positions))
-        info = dict(found.info) | {"displays": displays.tolist()}
-        return ReadingPropensities(interventions.base, places, info, found.provenance)
-
-    def places(self, log: ClickLog, fitted: Any) -> ClickLog:
-        """Return the log by what was clicked and skipped above."""
-        return reading_log(log, fitted.base, None)
+        info = dict(beyond.info) | {"displays": displays.tolist()}
+        return ReadingPropensities(interventions.base, places, info, beyond.provenance)
 
     @classmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> ReadingPropensities:
+    def load(cls, header: Header, tensors: Tensors) -> ReadingPropensities:
         """Return the propensities of a file."""
-        return ReadingPropensities.from_file(header, tensors)
+        of_base = {name.removeprefix(BASE): values for name, values in tensors.items() if name.startswith(BASE)}
+        base = Browsing.load(header["base"], of_base)
+        read = from_file(header, {name: values for name, values in tensors.items() if not name.startswith(BASE)})
+        return ReadingPropensities(base, replace(read, info={}, provenance=None), read.info, read.provenance)
 
     @classmethod
-    def weigh(
-        cls,
-        log: ClickLog,
-        fitted: Any,
-        path: Path,
-        *,
-        clip: Clip,
-        normalise: bool,
-        policy_aware: bool,
-        trust: Trust = "checked",
-    ) -> WeightReport:
-        """Write a log with the propensity of every row's own place; attractions are those of this log."""
-        from clickharvest.weights.weighing import weigh_to_parquet
-
-        places = reading_log(log, fitted.base, None)
-        return weigh_to_parquet(
-            places, fitted.places_model, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust
-        )
+    def place(cls, log: ClickLog, fitted: Any) -> tuple[ClickLog, Propensities]:
+        """Return the log by what was clicked and skipped above, with attractions of this log, and the propensities."""
+        return reading_log(log, fitted.base, None), fitted.places_model
 
 
 def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -> ClickLog:
-    """Return the log whose positions are numbers of places: rank, distance, what was skipped, and last click.
+    """Return the log with the numbers of places for positions; see `COLUMNS` for what makes a place.
 
     Args:
         log: the log.
@@ -304,9 +271,9 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         shown = rows.source.filter(rows.columns["position"] <= lowest)
         rows = _moved(rows, shown)
     columns, engine = rows.columns, log.engine
-    own = {f"own_{i}": name for i, name in enumerate(rows.source.columns)}  # whatever the log's columns are called
+    kept = {f"kept_{i}": name for i, name in enumerate(rows.source.columns)}  # their own names might clash with ours
     t = rows.source.select(
-        **{held: rows.source[name] for held, name in own.items()}, _p=rows.source[PROPENSITY],
+        **{ours: rows.source[name] for ours, name in kept.items()}, _p=rows.source[PROPENSITY],
         _q=columns["query"], _d=columns["doc"], _page=columns["page"],
         _k=columns["position"].cast("int64"), _c=columns["clicks"].cast("float64"),
     )  # fmt: skip
@@ -329,22 +296,22 @@ def reading_log(log: ClickLog, base: BrowsingPropensities, lowest: int | None) -
         COLUMNS[3]: (t._last > 0).ifelse(served, 0),
     }
     hidden = {f"_clickharvest_{name}": value.cast("int64") for name, value in places.items()}
-    kept = {name: t[held] for held, name in own.items() if name != PROPENSITY}
-    placed = engine.materialise(t.select(**kept, **hidden), task="Reading pages")
+    columns_back = {name: t[ours] for ours, name in kept.items() if name != PROPENSITY}
+    placed = engine.materialise(t.select(**columns_back, **hidden), task="Reading pages")
     numbered, table = number_places(placed, list(hidden), engine)
     assert table is not None
     plain = numbered.select(*(name for name in numbered.columns if name not in hidden))
-    found = _moved(rows, plain)
+    moved = _moved(rows, plain)
     return replace(
-        found,
-        columns=found.columns | {"position": plain[NUMBER]},
+        moved,
+        columns=moved.columns | {"position": plain[NUMBER]},
         places=replace(table, columns=COLUMNS),
         roles=rows.roles | {"position": NUMBER},
     )
 
 
 def _with_attraction(t: ir.Table, engine: Engine) -> ir.Table:
-    """Return rows with the attraction `_r` of their document, told by its other pages."""
+    """Return rows with the attraction `_r` of their document, estimated from its other pages."""
     import ibis
 
     from clickharvest.logs.engines import is_drawn
@@ -357,17 +324,17 @@ def _with_attraction(t: ir.Table, engine: Engine) -> ir.Table:
     docs = t.group_by("_q", "_d").agg(**{name: term.sum() for name, term in zip(names, terms(t), strict=True)})
     docs = engine.materialise(docs, task="Attractions")
     count = engine.fetch(docs.agg(n=docs.count()), task="Attractions").to_pylist()[0]["n"]
-    some = docs
+    drawn = docs
     if count > DOCUMENTS:
-        some = docs.filter(is_drawn(docs._q.cast("string") + " " + docs._d.cast("string"), DOCUMENTS / count))
-    told = engine.fetch(some.select(*names), task="Attractions")
-    weights = learn_weights(np.stack([told[name].to_numpy() for name in names], axis=1))
+        drawn = docs.filter(is_drawn(docs._q.cast("string") + " " + docs._d.cast("string"), DOCUMENTS / count))
+    fetched = engine.fetch(drawn.select(*names), task="Attractions")
+    weights = learn_weights(np.stack([fetched[name].to_numpy() for name in names], axis=1))
     whole = [docs[name] + math.log(weight) for name, weight in zip(names, weights, strict=True)]
     likeliest = ibis.greatest(*whole)  # what is far below it may vanish in an exponential
-    docs = docs.select("_q", "_d", **{name: own - likeliest for name, own in zip(names, whole, strict=True)})
+    docs = docs.select("_q", "_d", **{name: log - likeliest for name, log in zip(names, whole, strict=True)})
     t = t.inner_join(docs, ["_q", "_d"])
     others = [(t[name] - term).exp() for name, term in zip(names, terms(t), strict=True)]
-    t = t.mutate(_r=sum(r * one for r, one in zip(GRID, others, strict=True)) / sum(others))
+    t = t.mutate(_r=sum(r * weight for r, weight in zip(GRID, others, strict=True)) / sum(others))
     return t.drop(*names)
 
 
@@ -392,13 +359,13 @@ def _moved(log: ClickLog, source: ir.Table) -> ClickLog:
 
 
 def learn_weights(log_likelihood: Array) -> Array:
-    """Return the weights w of the points of the grid under which documents' clicks are likeliest, [points].
+    """Return the maximum-likelihood weights w of the points of the grid, [points].
 
     Args:
         log_likelihood: log L_d(r_g), [documents, points].
 
     Example:
-        Of four documents three have been clicked once in a hundred looks, and one always.
+        Of four documents, three have been clicked once in a hundred looks, and one always.
 
         >>> clicks = np.array([1, 1, 1, 100])
         >>> r = np.array(GRID)
@@ -425,7 +392,7 @@ def states_of_places(places: Places) -> Integers:
 
 
 def times_browsing(interventions: Interventions, base: BrowsingPropensities) -> Interventions:
-    """Return interventions whose exposures are multiplied with γ, so that click shares tell what is beyond it."""
+    """Return interventions whose exposures are multiplied by γ, so that click shares estimate the effect beyond it."""
     states, number = _states(base, interventions.places)
     params = {name: states.curve.anchored(values, np) for name, values in states.params.items()}
     state = number[interventions.position - 1] - 1
@@ -438,10 +405,10 @@ def times_browsing(interventions: Interventions, base: BrowsingPropensities) -> 
 
 
 def compose(base: BrowsingPropensities, beyond: Propensities) -> Propensities:
-    """Return the propensities of places, of a browsing model and of what places tell beyond it.
+    """Return the propensities of places: those of a browsing model times the effects of places beyond it.
 
-    Intervals: a free place makes up for whatever γ is wrong by in an average context, so that their error there is that
-    of `beyond`; what contexts change has the error of the browsing model.
+    Intervals: the effect of a place makes up for errors of γ in an average context, so that the error there is that of
+    `beyond`. The effects of contexts have the error of the browsing model.
 
     Args:
         base: the browsing model.
@@ -455,11 +422,12 @@ def compose(base: BrowsingPropensities, beyond: Propensities) -> Propensities:
     def gathered(params: Params) -> Params:
         return gather(params, states.curve, curve, like)
 
-    own = gathered(states.params)
-    params = own | {"b": own["b"] + beyond.params["b"]}
+    params = gathered(states.params)
+    b = params["b"]
+    params = params | {"b": b + beyond.params["b"]}
     draws = None
     if beyond.draws is not None:
-        parts = [[flatten_params(params | {"b": own["b"] + draw}) for draw in beyond.draws.astype(np.float64)]]
+        parts = [[flatten_params(params | {"b": b + draw}) for draw in beyond.draws.astype(np.float64)]]
         if states.draws is not None and states.encoder is not None:
             others = (gathered(unflatten_params(draw.astype(np.float64), states.params)) for draw in states.draws)
             parts.append([flatten_params(params | {"W": other["W"]}) for other in others])
@@ -490,11 +458,13 @@ def _together(middle: Array, parts: list[Array]) -> NDArray[np.float32]:
 def _support(
     of_states: Support | None, of_places: Support | None, positions: tuple[int, ...], state: Integers
 ) -> Support | None:
-    """Return what the data speak of: of a value of a context, at the places whose states it is supported in."""
+    """Return the support of places: a value of a context is supported at places whose states it is supported in."""
     if of_states is None or of_places is None:
         return of_places
     columns = []
     for column in of_states.columns:
-        linked = (tuple(k for k, own in zip(positions, state, strict=True) if own in known) for known in column.linked)
+        linked = (
+            tuple(k for k, here in zip(positions, state, strict=True) if here in known) for known in column.linked
+        )
         columns.append(ColumnSupport(tuple(linked), column.rare, column.reach))
     return Support(tuple(columns), of_places.queries)

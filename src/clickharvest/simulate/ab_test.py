@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ def simulate_ab_log(
     examination = k ** -np.array([[0.7], [1.4]])
     doc = shown[ranker, query]
     clicks = random.random((pages, positions)) < examination[device] * relevance[query[:, None], doc]
-    columns = {"page": np.repeat(np.arange(pages), positions)}
+    columns: dict[str, NDArray[Any]] = {"page": np.repeat(np.arange(pages), positions)}
     columns |= text_columns(*(np.repeat(column, positions) for column in (query, ranker, device)))
     columns |= {
         "doc": np.char.add("doc ", (query[:, None] * docs + doc).ravel().astype(str)),

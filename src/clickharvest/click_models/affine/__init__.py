@@ -1,9 +1,9 @@
-"""Affine: what stands high is trusted, so that a click depends on the position even when a result is seen.
+"""Affine: users trust what stands high, so that a click depends on the position even when the result is seen.
 
     E[click | unit u, position k] = a_k c_u + b_k
 
-with the unit's click rate c_u at the anchor: see `fitted` for what that says, `estimating` for how it is found. A log
-is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
+with the unit's click rate c_u at the anchor: `fitted` explains the parameters, `estimating` how they are estimated. A
+log is weighed by corrected clicks, (C − n b_k) / a_k, whose expectation is that of clicks at the anchor.
 
 Contexts of a few categories have slopes and offsets of their own; others fall into classes (`levels`).
 """
@@ -27,7 +27,7 @@ from clickharvest.click_models.affine.levels import (
     levels_of,
     spell_level,
 )
-from clickharvest.click_models.base import ClickModel
+from clickharvest.click_models.base import ClickModel, Header, Tensors
 from clickharvest.errors import InputError
 from clickharvest.progress import Progress, silent
 from clickharvest.words import count, spell_positions
@@ -49,21 +49,19 @@ JOINED = ("_clickharvest_slope", "_clickharvest_offset", "_clickharvest_sd", "_c
 NOT_OF_AFFINE = ("relevance", "hidden column")
 """Checks that do not hold where the curve depends on the result, or that fit examination."""
 CLEAR = 0.01
-"""p-value up to which trust shows within queries: those of very unequal steepness leave a trace of it."""
-MOST_NAMED = 6
-"""Contexts that a sentence names."""
-MOST_CELLS = 10_000
-"""Cells beyond which contexts are no categories to be named."""
+"""p-value up to which trust is found within queries; queries of very unequal steepness lead to p-values just above."""
+MOST_NAMED, MOST_CELLS = 6, 10_000
+"""Contexts that a report names, and cells above which it names none."""
 
 
 @dataclass(frozen=True)
 class CorrectionReport:
-    """What correcting the clicks of a log did.
+    """Report on the corrected clicks of a log.
 
     Attributes:
         rows: rows of the log.
         clicks: clicks in them.
-        corrected: sum of the corrected clicks: about so many clicks would all displays have got at the anchor.
+        corrected: sum of the corrected clicks: about as many clicks as all displays would have got at the anchor.
         unsupported_rows: rows at positions, or in contexts, without an estimate: their correction is empty.
         unsupported_clicks: clicks in those rows.
         unsupported_positions: those positions.
@@ -105,16 +103,16 @@ class CorrectionReport:
 class Affine(ClickModel):
     """Affine clicks, E[C | u, k] = a_k c_u + b_k: examination, and trust in what stands high.
 
-    The interventions must hold the units without a click, as `harvest` leaves them by default.
+    The interventions must contain the units without a click, as `harvest` does by default.
 
     Attributes:
-        intervals: `"clustered"`, by query, which `"auto"` is, or None.
+        intervals: `"clustered"`, by query, which `"auto"` means, or None.
         anchor: the position whose clicks are the unit.
         seed: seed of the check; the fit has no randomness.
         progress: shows what is being done, see `clickharvest.progress`; nothing by default.
 
     Example:
-        Trust, and no relevance, brings a tenth of the displays at position 1 a click: c_2 = (c_1 − .1) / 2.
+        Trust alone brings a click to a tenth of the displays at position 1: c_2 = (c_1 − .1) / 2.
 
         >>> from clickharvest.harvesting import Interventions
         >>> random, relevance = np.random.default_rng(0), np.linspace(0.1, 0.8, 300)
@@ -149,9 +147,8 @@ class Affine(ClickModel):
 
         if not interventions.contexts:
             return fit(interventions)
-        # A power law has one number for how steep it is, and that is all that is asked.
-        steep = Examination(curve="power", intervals=None, anchor=self.anchor, progress=self.progress)
-        return fit_levels(interventions, fit, steep.fit)
+        steepness = Examination(curve="power", intervals=None, anchor=self.anchor, progress=self.progress)
+        return fit_levels(interventions, fit, steepness.fit)
 
     def check(
         self,
@@ -161,9 +158,9 @@ class Affine(ClickModel):
         *,
         unit: UnitKind = "context",
         further: Sequence[Finding] = (),
-        **asked: Any,
+        **options: Any,
     ) -> Checked:
-        """Return what checks find of clicks on the average result, and whether trust shows within queries, too."""
+        """Return the findings of the checks on clicks on the average result, and whether queries show trust, too."""
         from clickharvest.checks import Finding, read_displays
         from clickharvest.checks.checking import displays_of
         from clickharvest.click_models.average import check_average
@@ -174,13 +171,15 @@ class Affine(ClickModel):
             "slopes and offsets", "ok", "Slopes and offsets are as exact as the curve of the average result."
         )
         if (errors := fitted.correction_errors()) is not None:
-            told = "Corrected clicks of the best and the worst of a hundred results have errors of their own."
-            lines = replace(lines, severity="note", sentence=told, effect=0 * errors, standard_error=errors)
+            sentence = "Corrected clicks of the best and the worst of a hundred results have errors of their own."
+            lines = replace(lines, severity="note", sentence=sentence, effect=0 * errors, standard_error=errors)
         further = [*further, trust_within_queries(interventions, fitted, self.anchor, self.seed), lines]
-        return check_average(displays, fitted.average, left_out=NOT_OF_AFFINE, further=further, seed=self.seed, **asked)
+        return check_average(
+            displays, fitted.average, left_out=NOT_OF_AFFINE, further=further, seed=self.seed, **options
+        )
 
     @classmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> AnyAffine:
+    def load(cls, header: Header, tensors: Tensors) -> AnyAffine:
         """Return the model of a file."""
         kind = AffineLevels if "levels" in header else AffineModel
         return kind.from_file(header, tensors)
@@ -196,11 +195,12 @@ class Affine(ClickModel):
         normalise: bool,
         policy_aware: bool,
         trust: Trust = "checked",
+        **outcome: Any,
     ) -> CorrectionReport:
         """Write a log with slope, offset and corrected click of every row."""
-        asked = {"--clip": clip is not None, "--normalise": normalise, "--policy-aware": policy_aware}
-        asked |= {"--trust all": trust == "all"}
-        if given := [option for option, is_given in asked.items() if is_given]:
+        options = {"--clip": clip is not None, "--normalise": normalise, "--policy-aware": policy_aware}
+        options |= {"--trust all": trust == "all"}
+        if given := [option for option, is_given in options.items() if is_given]:
             raise InputError(
                 f"{given[0]}: the model affine corrects clicks, (click - offset) / slope, and has no weights; leave it "
                 "out, or weigh with a model of examination"
@@ -211,11 +211,11 @@ class Affine(ClickModel):
 def trust_within_queries(
     interventions: Interventions, fitted: AnyAffine | None = None, anchor: int = 1, seed: int = 0
 ) -> Finding:
-    """Return whether trust shows among documents of one query too.
+    """Return whether documents of one query show trust, too.
 
-    Queries that people read to different depths look like trust to this model: a click far down then comes from a
-    query where all results are clicked more. Documents of one query compared with each other do not. Nor do contexts:
-    each level has a curve of its own, or, of contexts that fall into classes, the examination model's.
+    Queries that users read to different depths look like trust to this model: a click far down then comes from a query
+    whose results are all clicked more. A comparison of documents of one query is free of that, and of differences
+    between contexts: each level has its own curve, and classes of contexts have that of the examination model.
     """
     from scipy.special import ndtr
 
@@ -227,29 +227,29 @@ def trust_within_queries(
     rows, classes = interventions.clicked(), getattr(fitted, "classes", None)
     if classes is None:
         rows = by_level(rows)
-        known = Examination(curve="linear" if rows.contexts else "constant", intervals=None, anchor=anchor).fit(rows)
+        curve = Examination(curve="linear" if rows.contexts else "constant", intervals=None, anchor=anchor).fit(rows)
     else:
-        known = classes.propensities
-    found = effect_of_relevance(Evidence(displays_of(rows), known, seed=seed), within=True)
+        curve = classes.propensities
+    by_relevance = effect_of_relevance(Evidence(displays_of(rows), curve, seed=seed), within=True)
     name = "trust within queries"
-    if found is None:
+    if by_relevance is None:
         return Finding(name, "note", "Too few queries to see whether trust shows among results of one query too.")
-    effect, error = (float(side[-1]) for side in found)
+    effect, error = (float(side[-1]) for side in by_relevance)
     p = float(2 * ndtr(-abs(effect) / error))
-    told, seen = f"(p = {p:.2g})", p < CLEAR
-    if seen and effect > 0:
-        sentence = f"Among results of one query too, clicks on good ones fall less steeply {told}, as with trust."
+    p_value, clear = f"(p = {p:.2g})", p < CLEAR
+    if clear and effect > 0:
+        sentence = f"Among results of one query too, clicks on good ones fall less steeply {p_value}, as with trust."
         return Finding(name, "ok", sentence, p=p)
     sentence = (
-        f"Among results of one query {'good ones fall more steeply' if seen else 'there is no sign of trust'} "
-        f"{told}{', the contrary of trust' if seen else ''}: if offsets are needed all the same, queries may "
+        f"Among results of one query {'good ones fall more steeply' if clear else 'there is no sign of trust'} "
+        f"{p_value}{', the contrary of trust' if clear else ''}: if offsets are needed all the same, queries may "
         "differ in how far people read, which this model mistakes for trust."
     )
     return Finding(name, "warning", sentence, "prefer fit --model examination", p=p)
 
 
 def by_level(interventions: Interventions) -> Interventions:
-    """Return interventions with one context column, of levels; as they are where these are many, or none."""
+    """Return interventions with their levels as one context column; unchanged where there are many, or no context."""
     if not interventions.contexts:
         return interventions
     levels, level = levels_of(interventions.contexts)
@@ -257,10 +257,10 @@ def by_level(interventions: Interventions) -> Interventions:
 
 
 def correct_to_parquet(log: ClickLog, model: AnyAffine, path: str | Path) -> CorrectionReport:
-    """Write all rows and columns of a log, and slope, offset and corrected click, straight into a Parquet file.
+    """Write all rows and columns of a log, with slope, offset and corrected click, straight into a Parquet file.
 
     `corrected_click` is (C − n b_k) / a_k with the clicks C and displays n of the row (1 in a log of single displays).
-    It is empty at positions that are not supported, and `correction_supported` false.
+    At positions without support, it is empty and `correction_supported` is false.
 
     Raises:
         InputError: names clash, positions are empty, or the log has places instead.
@@ -273,7 +273,7 @@ def correct_to_parquet(log: ClickLog, model: AnyAffine, path: str | Path) -> Cor
 
 
 def correct_log(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
-    """Return the log as `correct_to_parquet` writes it, an expression not yet run, and what it will hold."""
+    """Return the log as `correct_to_parquet` writes it, as an expression not yet run, and the report on it."""
     import ibis
 
     from clickharvest.weights.scoring import own_columns
@@ -286,21 +286,21 @@ def correct_log(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRe
     joined, report = join_lines(log, model)
     clicks, shown = (log.columns[name].cast("float64") for name in ("clicks", "impressions"))
     slope, offset, _, supported = (joined[name] for name in JOINED)
-    found = {COLUMNS[0]: slope, COLUMNS[1]: offset, COLUMNS[2]: (clicks - shown * offset) / slope}
-    told = {name: supported.ifelse(value, ibis.null("float64")) for name, value in found.items()}
-    return joined.select(**own_columns(log), **told, **{COLUMNS[3]: supported}), report
+    columns = dict(zip(COLUMNS, (slope, offset, (clicks - shown * offset) / slope), strict=False))
+    columns = {name: supported.ifelse(value, ibis.null("float64")) for name, value in columns.items()}
+    return joined.select(**own_columns(log), **columns, **{COLUMNS[3]: supported}), report
 
 
 def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionReport]:
-    """Return the log's source with the columns `JOINED`, those of `Lines`, and what they will do.
+    """Return the log's source with the columns `JOINED`, those of `Lines`, and the report on them.
 
-    Where they are not supported, slopes are 1 and offsets 0.
+    Without support, slopes are 1 and offsets 0.
     """
     from clickharvest.weights.scoring import count_cells
 
     if log.places is not None:
         raise InputError(
-            f"the model speaks of positions of a list, and the log was read with places by "
+            f"the model is of positions of a list, and the log was read with places by "
             f"{', '.join(log.places.columns)}: leave --place out, and name the column of positions with --position"
         )
     if missing := [name for name in model.context if name not in log.context]:
@@ -309,23 +309,23 @@ def join_lines(log: ClickLog, model: AnyAffine) -> tuple[ir.Table, CorrectionRep
     contexts = cells.contexts
     position, clicks, rows, shown = (cells.counts(name) for name in ("position", "clicks", "rows", "shown"))
     lines = model.lines(position, contexts)
-    fine = lines.supported
+    supported = lines.supported
     report = CorrectionReport(
         rows=int(rows.sum()),
         clicks=int(clicks.sum()),
-        corrected=float(((clicks - shown * lines.offset) / lines.slope)[fine].sum()),
-        unsupported_rows=int(rows[~fine].sum()),
-        unsupported_clicks=int(clicks[~fine].sum()),
-        unsupported_positions=tuple(np.unique(position[~fine]).tolist()),
-        unsupported_contexts=_lost(contexts, fine),
+        corrected=float(((clicks - shown * lines.offset) / lines.slope)[supported].sum()),
+        unsupported_rows=int(rows[~supported].sum()),
+        unsupported_clicks=int(clicks[~supported].sum()),
+        unsupported_positions=tuple(np.unique(position[~supported]).tolist()),
+        unsupported_contexts=_unsupported_contexts(contexts, supported),
     )
     return cells.join(dict(zip(JOINED, lines, strict=True))), report
 
 
-def _lost(contexts: Mapping[str, Any], fine: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Return the contexts in which nothing is supported, in words."""
-    if not contexts or len(fine) > MOST_CELLS:
+def _unsupported_contexts(contexts: Mapping[str, Any], supported: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the contexts in which no cell is supported, in words."""
+    if not contexts or len(supported) > MOST_CELLS:
         return ()
     rows = level_values(contexts)
-    known = {row for row, own in zip(rows, fine, strict=True) if own}
+    known = {row for row, has_support in zip(rows, supported, strict=True) if has_support}
     return tuple(spell_level(list(contexts), row) for row in sorted(set(rows) - known)[:MOST_NAMED])

@@ -1,4 +1,4 @@
-"""Slopes a_k and offsets b_k by likelihood, relevance being a mixture that depends on where a unit was shown.
+"""The fit of the affine model: slopes a_k and offsets b_k by likelihood, with relevance as a mixture.
 
 A unit of relevance r in [0, 1] is clicked at position k with probability q_k(r) = (1 − r) q_k(0) + r q_k(1), a straight
 line whatever its ends are. Its counts have the likelihood
@@ -6,17 +6,16 @@ line whatever its ends are. Its counts have the likelihood
     L_u = Σ_g π_g(z_u) Π_k q_k(r_g)^{C_uk} (1 − q_k(r_g))^{n_uk − C_uk},     log π_g(z) = const + Σ_j Q_j(r_g) B_j · z,
 
 over a grid of relevances r_g. z_u are features of the unit's displays (`UnitCounts.features`), Q_j are Legendre
-polynomials: the first two depend on z, so that both the mean and the spread of relevance may differ between units that
-stand high and units that stand low, and the further ones give the distribution a shape. It is smooth and has few
+polynomials. The coefficients of the first two depend on z, so that mean and spread of relevance may differ between
+units that stand high and units that stand low; the further ones give the distribution a shape. It is smooth and has few
 parameters (as Efron's g-modelling, Biometrika 2016), so that error bars by query are those of an ordinary likelihood.
 
-The ends of r are not identified, but what is needed is: a_k = (q_k(1) − q_k(0)) / (q_1(1) − q_1(0)) and
-b_k = q_k(0) − a_k q_1(0). A little penalty, on B and on logits far from where the search starts, picks one of the
-equivalent descriptions, so that no end runs off to where click probabilities are 0. The search starts from the
-propensities of an examination model, without offsets.
+The ends of r are not identified, but a_k = (q_k(1) − q_k(0)) / (q_1(1) − q_1(0)) and b_k = q_k(0) − a_k q_1(0) are. A
+small penalty, on B and on the distance of logits from their start, picks one of the equivalent parametrisations. The
+search starts from the propensities of an examination model, without offsets.
 
-A unit with many displays tells its relevance so well that a coarse grid would miss it. The grid of a unit is as fine as
-its own likelihood needs; there are few such units.
+The likelihood of a unit with many displays is so narrow that a coarse grid would miss it: the grid of a unit is as fine
+as its likelihood needs.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from clickharvest.click_models.affine.fitted import LARGEST, AffineModel, Array
+from clickharvest.click_models.affine.fitted import LARGEST, AffineModel
+from clickharvest.click_models.base import Array
 from clickharvest.errors import ConvergenceWarning, HarvestWarning, InputError, NotIdentifiedError
 from clickharvest.estimation.estimators import PBM
 from clickharvest.estimation.fitting import FEWEST
@@ -44,31 +44,31 @@ from clickharvest.progress import Progress, Update, silent
 from clickharvest.words import count
 
 DEGREE = 5
-"""Polynomials of the distribution of relevance."""
+"""Number of polynomials of the distribution of relevance."""
 DEPENDENT = 2
-"""How many of them depend on where a unit was shown."""
+"""Number of them whose coefficients depend on where a unit was shown."""
 PENALTY = 0.1
-"""On the squares of B, and of the distance of logits from their start."""
+"""Penalty on the squares of B and of the distance of logits from their start."""
 COARSEST, FINEST = 32, 1024
-"""Points of a grid. Units that would need a finer one than the finest count as if they were shown less often."""
+"""Points of a grid; units that would need more count as if they were shown less often."""
 ROWS = 4_000
-"""Units held at once, times the finest grid over the coarsest."""
+"""Units in memory at once, on the coarsest grid."""
 STEPS = 200
-"""Of an optimisation, at most."""
+"""Most steps of an optimisation."""
 SMALL = 1e-3
-"""Expected gain in log likelihood of a further step, at which a fit has converged."""
+"""Expected gain in log likelihood of a further step below which a fit has converged."""
 NUDGE = 1e-4
-"""How far parameters are moved to see how the gradient changes."""
+"""Step of the numerical derivative of the gradient."""
 ENOUGH = 20_000
-"""Units of which the curvature is taken, where there are more."""
+"""Most units that the curvature is computed from."""
 LEAST_LEFT = 0.01
-"""Share of what is known that the other queries tell, at least, where one tells nearly all."""
+"""Least share of the information that is counted to all other queries where one query has nearly all."""
 FLAT = 1e-6
-"""A feature of exposures whose standard deviation, given the others, is below this says nothing of its own."""
+"""Standard deviation of a feature, given the features before it, below which it is left out."""
 VARIES = 2.0
-"""Standard errors by which units must differ beyond chance: otherwise there is no relevance to learn a slope from."""
+"""Standard errors by which units must differ beyond chance, so that slopes are identified."""
 LEAST_SPREAD = 1e-3
-"""Standard deviation of the click rate at the anchor between units, below which it is the same."""
+"""Standard deviation of click rates at the anchor between units below which they are equal."""
 
 
 @on_one_thread
@@ -78,7 +78,7 @@ def fit_affine(
     """Fit slopes and offsets to interventions without a context.
 
     Args:
-        interventions: with the units that have no click, as `harvest` leaves them by default.
+        interventions: interventions with the units that have no click, as `harvest` returns them by default.
         anchor: the position whose clicks are the unit.
         intervals: whether to make error bars, clustered by query.
         progress: shows what is being done.
@@ -99,24 +99,24 @@ def fit_affine(
         )
     warn_of_clicked_pages(interventions, "the model affine", stacklevel=5)
     counts = count_units(interventions, supported_positions(interventions, anchor))
-    alike = (
+    too_alike = (
         f"relevance does not vary enough: the {count(len(counts), 'unit')} shown at two positions or more differ in "
         "clicks no more than by chance, so that nothing tells trust from examination; fit --model examination, or "
         "harvest more queries"
     )
     if len(counts) < 2 or counts.variation() < VARIES:
-        raise NotIdentifiedError(alike)
+        raise NotIdentifiedError(too_alike)
     mixture = Mixture(counts, anchor)
     with progress("Fitting") as update:
         examination = PBM(anchor=anchor, intervals=None).fit(interventions).predict()
-        found = mixture.fit(examination.propensity[0, np.isin(examination.positions, counts.positions)], update)
-    if not found.status.good:
-        warnings.warn(f"Affine: the fit {found.status}", ConvergenceWarning, stacklevel=5)
-    spread = mixture.relevance_spread(found.theta)
+        optimum = mixture.fit(examination.propensity[0, np.isin(examination.positions, counts.positions)], update)
+    if not optimum.status.good:
+        warnings.warn(f"Affine: the fit {optimum.status}", ConvergenceWarning, stacklevel=5)
+    spread = mixture.relevance_spread(optimum.theta)
     if spread < LEAST_SPREAD:
-        raise NotIdentifiedError(alike)
-    a, b = mixture.affine(found.theta)
-    covariance, rests_on = None, None
+        raise NotIdentifiedError(too_alike)
+    a, b = mixture.affine(optimum.theta)
+    covariance, effective_queries = None, None
     if intervals and counts.n_queries < FEWEST:
         there = count(counts.n_queries, "query", "queries")
         warnings.warn(
@@ -126,7 +126,7 @@ def fit_affine(
         )
     elif intervals:
         with progress("Error bars") as update:
-            covariance, rests_on = mixture.covariance(found.theta, update)
+            covariance, effective_queries = mixture.covariance(optimum.theta, update)
     rates = counts.rates()
     model = AffineModel(
         anchor=anchor,
@@ -137,12 +137,12 @@ def fit_affine(
         shown=tuple(int(k) for k in np.unique(interventions.position)),
         info={
             "estimator": "Affine",
-            "status": str(found.status),
-            "log_likelihood": found.log_likelihood,
+            "status": str(optimum.status),
+            "log_likelihood": optimum.log_likelihood,
             "units": len(counts),
             "clicks": int(counts.clicks.sum()),
             "queries": counts.n_queries,
-            "effective_queries": rests_on,
+            "effective_queries": effective_queries,
             "anchor_rate": float(rates[counts.positions.index(anchor)]),
             "relevance_spread": spread,
             "data": data_fingerprint(interventions),
@@ -183,11 +183,11 @@ class UnitCounts:
         return np.asarray(self.clicks.sum(axis=0) / np.maximum(self.shown.sum(axis=0), 1))
 
     def features(self) -> Array:
-        """Return what a unit's displays tell of its relevance before it is clicked: 1, and five features, [U, ≤ 6].
+        """Return features of a unit's displays that predict its relevance: 1, and up to five features, [U, ≤ 6].
 
         With m_u and s_u the mean and the standard deviation of log k over a unit's displays: polynomials of m_u up to
-        the third degree, s_u, and the logarithm of the number of displays, all standardised. Those that the ones
-        before them determine are left out. Rankers put relevant documents on top, so that m_u tells most.
+        the third degree, s_u, and the logarithm of the number of displays, all standardised. Features that are linear
+        in those before them are left out. Rankers put relevant documents on top, so that m_u predicts best.
         """
         total = self.shown.sum(axis=1)
         log_k = np.log(self.positions)
@@ -248,7 +248,7 @@ def _standardised(column: Array) -> Array:
     return np.clip(scaled, -4.0, 4.0)  # a query shown a thousand times as often as others must not tilt the rest
 
 
-class Fitted(NamedTuple):
+class Optimum(NamedTuple):
     """Parameters of the mixture, the log likelihood there, and how the search ended."""
 
     theta: Array
@@ -297,10 +297,10 @@ class Mixture:
         self.centre = np.zeros(self.n_params)
 
     def start(self, a: Array) -> Array:
-        """Return parameters near given slopes, without offsets, [2 K + n]: r spans what single units show of it."""
-        tells = self.shown * a**2
-        rate = (self.clicks * a).sum(axis=1) / np.maximum(tells.sum(axis=1), np.finfo(float).tiny)
-        best = np.argsort(-tells.sum(axis=1))[: max(200, len(rate) // 4)]
+        """Return parameters near given slopes, without offsets, [2 K + n]; r spans the click rates of single units."""
+        information = (self.shown * a**2).sum(axis=1)
+        rate = (self.clicks * a).sum(axis=1) / np.maximum(information, np.finfo(float).tiny)
+        best = np.argsort(-information)[: max(200, len(rate) // 4)]
         low, high = np.quantile(rate[best], [0.01, 0.99])
         low, high = low - 0.1 * (high - low), high + 0.1 * (high - low) + 0.01
         theta = np.zeros(self.n_params)
@@ -309,14 +309,14 @@ class Mixture:
         theta[self.n_positions : 2 * self.n_positions] = logit(np.clip(a * high, usual, 1 - (1 - usual) / 10))
         return theta
 
-    def fit(self, examination: Array, update: Update) -> Fitted:
-        """Return the optimum near the propensities of positions where nobody trusts any, [K]; grids follow it."""
+    def fit(self, examination: Array, update: Update) -> Optimum:
+        """Return the optimum near the propensities of an examination model, [K]; grids are refined on the way."""
         self.centre = theta = self.start(examination)
         for _ in range(2):
             self._refine(theta)
-            found = self._climb(theta, update)
-            theta = found.theta
-        return found
+            optimum = self._climb(theta, update)
+            theta = optimum.theta
+        return optimum
 
     def affine(self, theta: Array) -> tuple[Array, Array]:
         """Return a and b, [K] each."""
@@ -325,20 +325,20 @@ class Mixture:
         return a, low - a * low[self.anchor]
 
     def covariance(self, theta: Array, update: Update) -> tuple[Array, float]:
-        """Return the covariance of a and b, clustered by query, [2 K, 2 K], and on how many queries it rests.
+        """Return the covariance of a and b, clustered by query, [2 K, 2 K], and the effective number of queries.
 
         It is H⁻¹ Σ_q t_q t_qᵀ H⁻¹ · Q / (Q − p) for Q queries and p parameters that the data determine, with the scores
-        s_q of queries, t_q = s_q / √(1 − w_q): a query that has a share w_q of all that is known pulls the fit its
-        way, which makes its score small. It rests on 1 / Σ w_q² queries.
+        s_q of queries, t_q = s_q / √(1 − w_q): a query with a share w_q of the information pulls the fit its way, which
+        makes its score small. There are 1 / Σ w_q² effective queries.
 
-        Scores of a position that a query or two were clicked at are 0 at the optimum, and see no variance. An error bar
-        that is less than half of the model's own, of H⁻¹, is replaced by it.
+        Where only a query or two were clicked at a position, scores there are 0 at the optimum and miss the variance.
+        A standard error below half of the model's own, from H⁻¹, is replaced by that one.
         """
         values, vectors = np.linalg.eigh(self._curvature(theta, update))
         root = (vectors / np.sqrt(np.maximum(values, PENALTY))) @ vectors.T
         scores = self._evaluate(theta)[1] @ root
-        told = np.bincount(self.query, (scores**2).sum(axis=1)[self.like], self.n_queries)
-        share = told / told.sum()
+        information = np.bincount(self.query, (scores**2).sum(axis=1)[self.like], self.n_queries)
+        share = information / information.sum()
         by_query = (
             np.column_stack(
                 [
@@ -348,14 +348,14 @@ class Mixture:
             )
             / np.sqrt(np.maximum(1 - share, LEAST_LEFT))[:, None]
         )
-        turned = self._jacobian(theta) @ root
-        whole = turned @ by_query.T
-        spent = min(float(told.sum()), self.n_queries / 2)
-        covariance = whole @ whole.T * self.n_queries / (self.n_queries - spent)
-        return _not_far_below(covariance, (turned**2).sum(axis=1)), 1 / float(share @ share)
+        jacobian = self._jacobian(theta) @ root
+        influence = jacobian @ by_query.T
+        n_free = min(float(information.sum()), self.n_queries / 2)
+        covariance = influence @ influence.T * self.n_queries / (self.n_queries - n_free)
+        return _not_far_below(covariance, (jacobian**2).sum(axis=1)), 1 / float(share @ share)
 
     def relevance_spread(self, theta: Array) -> float:
-        """Return the standard deviation of the units' click probability at the anchor, as the mixture tells it."""
+        """Return the standard deviation of the units' click probability at the anchor under the mixture."""
         low, high = expit(theta[self.anchor]), expit(theta[self.n_positions + self.anchor])
         grid, polynomials = _grid(COARSEST)
         weights = (self.times @ self._mixing(theta, self.features, polynomials)) / self.times.sum()
@@ -372,22 +372,22 @@ class Mixture:
         return np.column_stack([*columns, np.zeros((2 * self.n_positions, self.n_params - 2 * self.n_positions))])
 
     def _curvature(self, theta: Array, update: Update) -> Array:
-        """Return the negative second derivatives of the log likelihood, of some units for all."""
-        some, whole = self.groups, float(self.times.sum())
+        """Return the negative second derivatives of the log likelihood; of many units, some are scaled up to all."""
+        groups, scale = self.groups, float(self.times.sum())
         if len(self.times) > ENOUGH:
             keep = np.zeros(len(self.times), bool)
             keep[np.random.default_rng(0).permutation(len(self.times))[:ENOUGH]] = True
-            self.groups = [_Group(g.rows[keep[g.rows]], g.grid, g.polynomials) for g in some]
-            whole /= float(self.times[keep].sum())
+            self.groups = [_Group(g.rows[keep[g.rows]], g.grid, g.polynomials) for g in groups]
+            scale /= float(self.times[keep].sum())
         else:
-            whole = 1.0
+            scale = 1.0
         base, columns = self._gradient(theta), []
         for i in range(self.n_params):
             nudge = np.zeros(self.n_params)
             nudge[i] = NUDGE
-            columns.append((base - self._gradient(theta + nudge)) / NUDGE * whole)
+            columns.append((base - self._gradient(theta + nudge)) / NUDGE * scale)
             update((i + 1) / self.n_params)
-        self.groups = some
+        self.groups = groups
         curvature = np.column_stack(columns)
         return np.asarray((curvature + curvature.T) / 2 + PENALTY * np.eye(self.n_params))
 
@@ -396,7 +396,7 @@ class Mixture:
         return np.asarray(self.times @ scores)
 
     def _refine(self, theta: Array) -> None:
-        """Group units by the grid they need: a step of it is a standard deviation of r at most."""
+        """Group units by the grid that they need: its step is at most a standard deviation of r."""
         low, high = expit(theta[: self.n_positions]), expit(theta[self.n_positions : 2 * self.n_positions])
         middle = (low + high) / 2
         needed = np.sqrt(1.5 * (self.shown @ ((high - low) ** 2 / (middle * (1 - middle)))))
@@ -407,7 +407,7 @@ class Mixture:
             _Group(np.flatnonzero(steps == step), *_grid(COARSEST * 2 ** int(step))) for step in np.unique(steps)
         ]
 
-    def _climb(self, theta: Array, update: Update) -> Fitted:
+    def _climb(self, theta: Array, update: Update) -> Optimum:
         """Return the optimum by Newton steps with the information of the scores, damped until they gain."""
         damping = 1e-3
         value, scores = self._evaluate(theta)
@@ -422,12 +422,12 @@ class Mixture:
                     break
                 damping = max(damping * 4, 1e-6)
                 if damping > 1e8:
-                    return Fitted(theta, value, Status.stalled)
+                    return Optimum(theta, value, Status.stalled)
             damping, theta, value, scores = max(damping / 5, 1e-8), theta + step, gained, there
             update(step_number / STEPS)
             if gradient @ step < SMALL:
-                return Fitted(theta, value, Status.converged)
-        return Fitted(theta, value, Status.out_of_iterations)
+                return Optimum(theta, value, Status.converged)
+        return Optimum(theta, value, Status.out_of_iterations)
 
     def _evaluate(self, theta: Array) -> tuple[float, Array]:
         """Return the penalised log likelihood, and the score of every distinct unit, [D, 2 K + n]."""
@@ -437,17 +437,18 @@ class Mixture:
         for group in self.groups:
             q = _line(low, high, group.grid)
             for rows in _parts(group):
-                told, posterior, prior = self._posterior(theta, group, rows)
-                value += float(self.times[rows] @ told)
+                log_likelihood, posterior, prior = self._posterior(theta, group, rows)
+                value += float(self.times[rows] @ log_likelihood)
                 hits, misses = self.hits[rows], self.misses[rows]
-                own = np.empty((len(rows), self.n_params))
+                score = np.empty((len(rows), self.n_params))
                 for i, (end, weight) in enumerate(((low, 1 - group.grid), (high, group.grid))):
                     up, down = posterior @ (weight / q).T, posterior @ (weight / (1 - q)).T
                     columns = slice(i * self.n_positions, (i + 1) * self.n_positions)
-                    own[:, columns] = (hits * up - misses * down) * (end * (1 - end))
+                    score[:, columns] = (hits * up - misses * down) * (end * (1 - end))
                 moved = (posterior - prior) @ group.polynomials
-                own[:, 2 * self.n_positions :] = moved[:, self.of_polynomial] * self.features[rows][:, self.of_feature]
-                scores[rows] = own
+                by_b = moved[:, self.of_polynomial] * self.features[rows][:, self.of_feature]
+                score[:, 2 * self.n_positions :] = by_b
+                scores[rows] = score
         return value, scores
 
     def _posterior(self, theta: Array, group: _Group, rows: NDArray[np.intp]) -> tuple[Array, Array, Array]:
@@ -470,15 +471,15 @@ class Mixture:
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def _not_far_below(covariance: Array, own: Array) -> Array:
-    """Return a covariance whose variances are `own`, [n], where they are less than a quarter of it.
+def _not_far_below(covariance: Array, floor: Array) -> Array:
+    """Return a covariance with the variances `floor`, [n], where its own are less than a quarter of them.
 
     Example:
         >>> _not_far_below(np.array([[1.0, 0.1], [0.1, 0.04]]), np.array([3.0, 1.0])).tolist()
         [[1.0, 0.5], [0.5, 1.0]]
     """
     variance = np.maximum(np.diag(covariance), np.finfo(float).tiny)
-    factor = np.sqrt(np.where(own > 4 * variance, own / variance, 1.0))
+    factor = np.sqrt(np.where(floor > 4 * variance, floor / variance, 1.0))
     return np.asarray(covariance * np.outer(factor, factor))
 
 

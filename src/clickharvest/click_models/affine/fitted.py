@@ -1,46 +1,43 @@
-"""A fitted affine model: what a click at each position says of a click at the anchor.
+"""A fitted affine model: click rates at each position as an affine function of those at the anchor.
 
-Where users believe what stands high, a click depends on relevance *and* on the position, even once a result is seen:
+Where users trust what stands high, a click depends on relevance *and* on the position, even once a result is seen:
 
     E[C | u, k] = α_k r_u + β_k.
 
-Relevance is known by clicks alone, and so neither its zero nor its unit is. But the click rate c_u of a unit at the
-anchor is an affine function of r_u, and so is that at any position:
+Clicks identify neither the zero nor the unit of relevance. But the click rate c_u of a unit at the anchor is an affine
+function of r_u, and so is the rate at any position:
 
     E[C | u, k] = a_k c_u + b_k,     a_k = α_k / α_1,     b_k = β_k − β_1 a_k,
 
-and these are identified as soon as relevance varies. (C − b_k) / a_k has the expectation of a click at the anchor,
-whatever position it comes from. With b = 0 this is the examination model, and a_k its propensities.
+and a and b are identified as soon as relevance varies. (C − b_k) / a_k has the expectation of a click at the anchor,
+whatever position it comes from. With b = 0 this is the examination model, and a_k are its propensities.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from clickharvest.click_models.base import Array, Header, OtherModel, Tensors
 from clickharvest.errors import InputError
 from clickharvest.model.budget import CANNOT_TELL
 from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.propensities import LONGEST, Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.storage import write_file
 from clickharvest.model.summary import aligned, spell_fitted, wrap
 from clickharvest.model.support import cannot_tell, rests_on_few
-from clickharvest.words import spell_positions
-
-Array = NDArray[np.float64]
+from clickharvest.words import finite, spell_positions
 
 LARGEST = 1e6
-"""Largest slope, offset or variance: more is damage, or a forgery."""
+"""Largest slope, offset or variance: a file with a larger one is damaged or forged."""
 BEST = 2.33
-"""Standard deviations that the best of a hundred results is better than the average."""
+"""Standard deviations between the best of a hundred results and the average one."""
 SIGN = 0.05
 """p-value below which offsets are called needed."""
 
@@ -71,12 +68,12 @@ class AffinePrediction(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """What clicks of n rows are corrected with, [n] each.
+    """Slopes and offsets that correct the clicks of n rows, [n] each.
 
     Attributes:
-        slope: a, 1 where it is not supported.
-        offset: b, 0 where it is not supported.
-        sd: standard deviation of what slope and offset take away from a click, at the mean rate at the anchor.
+        slope: a, 1 without support.
+        offset: b, 0 without support.
+        sd: standard deviation of a c + b at the mean click rate c at the anchor.
         supported: whether clicks there can be corrected.
     """
 
@@ -86,31 +83,25 @@ class Lines(NamedTuple):
     supported: NDArray[np.bool_]
 
 
-class FittedAffine(ABC):
+class FittedAffine(OtherModel):
     """What an affine model and one of several levels have in common."""
 
     kind: ClassVar[str] = "affine"
     title: ClassVar[str]
-    info: Mapping[str, Any]
-    provenance: Provenance | None
 
     @property
     @abstractmethod
     def parts(self) -> list[tuple[str, AffineModel]]:
-        """The models of the levels that have one, with their names; one without a name where there is no context."""
+        """The models of the levels that have one, with their names; without context one model without a name."""
 
     @abstractmethod
     def lines(self, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
-        """Return what the clicks of rows are corrected with.
+        """Return the slopes and offsets that correct the clicks of rows.
 
         Args:
             position: position of each row, [n].
-            contexts: context columns, [n] each; without a context they do not matter.
+            contexts: context columns, [n] each; ignored by a model without a context.
         """
-
-    @abstractmethod
-    def sentences(self) -> list[str]:
-        """Return what was found, in words."""
 
     @property
     def average(self) -> Propensities:
@@ -120,19 +111,19 @@ class FittedAffine(ABC):
         """
         from clickharvest.click_models.average import average_curve
 
-        models = [own for _, own in self.parts]
-        positions = sorted(set.intersection(*(set(own.clicked()[0]) for own in models)))
-        weight = np.array([float(own.info.get("clicks") or 1) for own in models])
+        models = [model for _, model in self.parts]
+        curves = [model.clicked() for model in models]
+        positions = sorted(set.intersection(*(set(curve[0]) for curve in curves)))
+        weight = np.array([float(model.info.get("clicks") or 1) for model in models])
         weight /= weight.sum()
-        each = [own.clicked() for own in models]
-        rows = [np.searchsorted(found[0], positions) for found in each]
-        log_p = sum(w * found[1][at] for w, found, at in zip(weight, each, rows, strict=True))
+        rows = [np.searchsorted(curve[0], positions) for curve in curves]
+        log_p = sum(w * curve[1][at] for w, curve, at in zip(weight, curves, rows, strict=True))
         covariance = None
-        if all(found[2] is not None for found in each):
-            parts = zip(weight, each, rows, strict=True)
-            covariance = sum(w**2 * found[2][np.ix_(at, at)] for w, found, at in parts if found[2] is not None)
-        told = "clicks on the average result"
-        return average_curve(positions, np.asarray(log_p), covariance, self.parts[0][1].anchor, told)
+        if all(curve[2] is not None for curve in curves):
+            parts = zip(weight, curves, rows, strict=True)
+            covariance = sum(w**2 * curve[2][np.ix_(at, at)] for w, curve, at in parts if curve[2] is not None)
+        what = "clicks on the average result"
+        return average_curve(positions, np.asarray(log_p), covariance, models[0].anchor, what)
 
     def correction_errors(self) -> Array | None:
         """Return standard errors of corrected clicks by their mean, at positions of `average`, [1, K]; None if unknown.
@@ -141,16 +132,16 @@ class FittedAffine(ABC):
         is larger, at the worst level.
         """
         positions, worst = self.average.curve.positions, None
-        for _, own in self.parts:
-            rate, spread = (float(own.info.get(name) or 0.0) for name in ("anchor_rate", "relevance_spread"))
-            if own.covariance is None or not rate:
+        for _, model in self.parts:
+            rate, spread = (float(model.info.get(name) or 0.0) for name in ("anchor_rate", "relevance_spread"))
+            if model.covariance is None or not rate:
                 return None
-            at, k = np.searchsorted(own.positions, positions), len(own.positions)
-            v = own.covariance
+            at, k = np.searchsorted(model.positions, positions), len(model.positions)
+            v = model.covariance
             a, both, b = np.diag(v)[:k][at], np.diag(v[:k, k:])[at], np.diag(v)[k:][at]
             ends = [rate + side * BEST * spread for side in (-1, 1)]
             largest = np.max([c**2 * a + 2 * c * both + b for c in ends], axis=0)
-            errors = np.sqrt(np.maximum(largest, 0)) / (own.slope[at] * rate)
+            errors = np.sqrt(np.maximum(largest, 0)) / (model.slope[at] * rate)
             worst = errors if worst is None else np.maximum(worst, errors)
         return None if worst is None else worst[None]
 
@@ -161,9 +152,9 @@ class FittedAffine(ABC):
         impressions: ArrayLike = 1.0,
         contexts: Mapping[str, Any] | None = None,
     ) -> Array:
-        """Return (C − n b_k) / a_k: what as many displays would have been clicked at the anchor, in expectation, [n].
+        """Return (C − n b_k) / a_k: the expected clicks on as many displays at the anchor, [n]; NaN without support.
 
-        NaN where it is not supported. Displays without a click count too: theirs is −b_k / a_k.
+        Displays without a click have corrected clicks, too: −b_k / a_k.
 
         Args:
             clicks: clicks C of each row, [n].
@@ -177,7 +168,7 @@ class FittedAffine(ABC):
 
     def __str__(self) -> str:
         header = ["position", "slope", "95 % interval", "offset", "95 % interval", ""]
-        tables = [f"{name}\n{aligned(header, own.rows())}".lstrip() for name, own in self.parts]
+        tables = [f"{name}\n{aligned(header, model.rows())}".lstrip() for name, model in self.parts]
         line = (
             f"Of a result that is clicked with probability c at position {self.parts[0][1].anchor}, the click "
             "probability elsewhere is slope · c + offset:"
@@ -202,7 +193,7 @@ class AffineModel(FittedAffine):
         provenance: where it comes from.
 
     Example:
-        Of a position whose clicks fall by half, and for whom .1 of a click at position 1 is trust alone:
+        At position 2 clicks fall by half, and .1 of a click at position 1 is trust alone:
 
         >>> model = AffineModel(1, (1, 2), np.array([1.0, 0.5]), np.array([0.0, -0.05]), None, (1, 2))
         >>> model.correct([1, 0, 1], [2, 2, 1]).tolist()  # (1 + .05) / .5, .05 / .5, 1
@@ -276,32 +267,32 @@ class AffineModel(FittedAffine):
         """Return positions where the average result is clicked, the log of a + b / c there, and its covariance."""
         rate, k = float(self.info.get("anchor_rate") or 1.0), len(self.positions)
         p = self.slope + self.offset / rate
-        fine = self.predict().supported[np.searchsorted(self.shown, self.positions)] & (p > 0)
-        log_p = np.log(p[fine])
-        turned = np.concatenate([np.eye(k), np.eye(k) / rate], axis=1)[fine] / p[fine][:, None]
-        covariance = None if self.covariance is None else turned @ self.covariance @ turned.T
-        return tuple(np.array(self.positions)[fine].tolist()), log_p, covariance
+        known = self.predict().supported[np.searchsorted(self.shown, self.positions)] & (p > 0)
+        log_p = np.log(p[known])
+        jacobian = np.concatenate([np.eye(k), np.eye(k) / rate], axis=1)[known] / p[known][:, None]
+        covariance = None if self.covariance is None else jacobian @ self.covariance @ jacobian.T
+        return tuple(np.array(self.positions)[known].tolist()), log_p, covariance
 
     def lines(self, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
-        """Return what the clicks of rows are corrected with, by their positions."""
+        """Return the slopes and offsets that correct the clicks of rows, by their positions."""
         predicted, k = self.predict(), len(self.positions)
         at = np.minimum(np.searchsorted(self.shown, position), len(self.shown) - 1)
-        fine = (np.array(self.shown)[at] == np.asarray(position)) & predicted.supported[at]
+        known = (np.array(self.shown)[at] == np.asarray(position)) & predicted.supported[at]
         sd = np.zeros(len(self.shown))
         if self.covariance is not None:
             rate, v = float(self.info.get("anchor_rate") or 1.0), self.covariance
             variance = rate**2 * np.diag(v)[:k] + 2 * rate * np.diag(v[:k, k:]) + np.diag(v)[k:]
             sd[np.searchsorted(self.shown, self.positions)] = np.sqrt(np.maximum(variance, 0.0))
-        slope, offset = np.where(fine, predicted.slope[at], 1.0), np.where(fine, predicted.offset[at], 0.0)
-        return Lines(slope, offset, np.where(fine, sd[at], 0.0), fine)
+        slope, offset = np.where(known, predicted.slope[at], 1.0), np.where(known, predicted.offset[at], 0.0)
+        return Lines(slope, offset, np.where(known, sd[at], 0.0), known)
 
     def offset_test(self) -> tuple[float, float] | None:
         """Return the statistic and the p-value of "all offsets are 0"; None without error bars.
 
-        It is the largest |b_k| in standard errors, over the m positions but the anchor; its p-value is m times that of
-        Student's t with Q − 1 degrees of freedom, where Q are the effective queries. None too where these are too few.
-        (Hotelling's bᵀ V⁻¹ b counts directions in which V is hardly known: it rejects too often where relevance nearly
-        decides the position, and sees mild trust less often.)
+        The statistic is the largest |b_k| in standard errors over the m positions but the anchor. Its p-value is m
+        times that of Student's t with Q − 1 degrees of freedom for Q effective queries; None too where these are too
+        few. (Hotelling's bᵀ V⁻¹ b would depend on directions in which V is hardly known: it rejects too often where
+        relevance nearly decides the position, and detects mild trust less often.)
         """
         from scipy.special import stdtr  # scoring needs NumPy alone
 
@@ -314,83 +305,83 @@ class AffineModel(FittedAffine):
         return largest, min(1.0, float(2 * len(others) * stdtr(queries - 1, -largest)))
 
     def floor(self) -> float | None:
-        """Return what the click rate of any result at the anchor is at least, with 95 % confidence; None if unknown.
+        """Return a lower bound of the click rate of any result at the anchor, with 95 % confidence; None if unknown.
 
         No click rate is negative, so β_k = a_k β_1 + b_k ≥ 0, that is β_1 ≥ −b_k / a_k at every position: where a line
-        reaches 0 before relevance does, clicks at the anchor come without relevance. The largest lower confidence bound
-        of −b_k / a_k is told, each at 1 − .05 / m for m positions. It is 0 where nothing speaks for such clicks, as
-        where offsets are not needed (`offset_test`), and unknown where queries are too few to test that.
+        reaches 0 before relevance does, clicks at the anchor come without relevance. The bound is the largest lower
+        confidence bound of −b_k / a_k, each at 1 − .05 / m for m positions. It is 0 where offsets are not needed
+        (`offset_test`), and unknown where queries are too few for that test.
         """
         test = self.offset_test()
         if test is None and self.info.get("effective_queries") is not None:
             return None
         if test is not None and test[1] >= SIGN:
             return 0.0
-        fine = self.predict().supported[np.searchsorted(self.shown, self.positions)]
-        others = np.flatnonzero((np.array(self.positions) != self.anchor) & fine)
+        known = self.predict().supported[np.searchsorted(self.shown, self.positions)]
+        others = np.flatnonzero((np.array(self.positions) != self.anchor) & known)
         if self.covariance is None or not len(others):
             return None
         z, k, best = self._quantile(0.05 / len(others)), len(self.positions), 0.0
         for i in others:
             a, b = self.slope[i], self.offset[i]
-            gradient, own = np.array([b / a**2, -1 / a]), self.covariance[np.ix_([i, k + i], [i, k + i])]
-            best = max(best, float(-b / a - z * np.sqrt(max(gradient @ own @ gradient, 0.0))))
+            gradient, v = np.array([b / a**2, -1 / a]), self.covariance[np.ix_([i, k + i], [i, k + i])]
+            best = max(best, float(-b / a - z * np.sqrt(max(gradient @ v @ gradient, 0.0))))
         return min(best, 1.0)
 
     def _quantile(self, tail: float) -> float:
         """Return the upper quantile of Student's t, by its expansion around the normal's (Cornish and Fisher)."""
-        z, rests_on = -NormalDist().inv_cdf(tail), self.info.get("effective_queries")
-        if not isinstance(rests_on, int | float):
+        z, queries = -NormalDist().inv_cdf(tail), self.info.get("effective_queries")
+        if not isinstance(queries, int | float):
             return z
-        n = max(rests_on - 1, 2.0)
+        n = max(queries - 1, 2.0)
         return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
 
     def sentences(self) -> list[str]:
-        """Return what was found, in words."""
-        told = []
+        """Return the results of the fit in words."""
+        sentences = []
         test = self.offset_test()
         if test is None and self.covariance is not None:
-            told.append("Too few queries to test whether offsets are needed: look at their intervals.")
+            sentences.append("Too few queries to test whether offsets are needed: look at their intervals.")
         if test is not None:
             p = "p < 0.001" if test[1] < 0.001 else f"p = {test[1]:.3f}"
             if test[1] < SIGN:
-                told.append(
+                sentences.append(
                     f"Offsets are needed ({p}): how clicks fall with the position depends on the result, as when "
                     "people trust what stands high. Propensities alone would be off."
                 )
             else:
-                told.append(f"No sign that offsets are needed ({p}): slopes are what propensities are.")
+                sentences.append(f"No sign that offsets are needed ({p}): slopes are what propensities are.")
         floor, rate = self.floor(), self.info.get("anchor_rate")
         if floor is not None and isinstance(rate, int | float) and rate > 0:
-            told.append(
+            sentences.append(
                 f"Of 100 clicks at position {self.anchor}, at least {100 * min(floor / rate, 1.0):.0f} come whatever "
                 "the result is (95 % confidence)."
                 if floor > 0
                 else f"Nothing says that clicks at position {self.anchor} come whatever the result is."
             )
-        told.append("Corrected click: (click - offset) / slope, of every display, clicked or not.")
-        lost = [k for k, fine in zip(self.shown, self.predict().supported, strict=True) if not fine]
-        if lost:
-            told.append(
-                f"Cannot tell position{'s' if len(lost) > 1 else ''} {spell_positions(lost)}: nothing links them to "
-                f"position {self.anchor}, or their slopes span a factor of ten."
+        sentences.append("Corrected click: (click - offset) / slope, of every display, clicked or not.")
+        unknown = [k for k, known in zip(self.shown, self.predict().supported, strict=True) if not known]
+        if unknown:
+            sentences.append(
+                f"Cannot tell position{'s' if len(unknown) > 1 else ''} {spell_positions(unknown)}: nothing links them "
+                f"to position {self.anchor}, or their slopes span a factor of ten."
             )
-        return told
+        return sentences
 
     def rows(self) -> list[list[str]]:
         """Return the cells of the table of a summary, position by position."""
-        found, rows = self.predict(), []
+        predicted, rows = self.predict(), []
         for i, k in enumerate(self.shown):
             cells = [str(k)]
-            for value, low, high in (found[1:4], found[4:7]):
-                known = np.isfinite(low[i]) and found.supported[i]
+            for value, low, high in (predicted[1:4], predicted[4:7]):
+                known = np.isfinite(low[i]) and predicted.supported[i]
                 cells.append(f"{value[i]:.4f}" if np.isfinite(value[i]) else "-")
                 cells.append(f"{low[i]:.4f} to {high[i]:.4f}" if known else "-")
-            rows.append([*cells, "" if found.supported[i] else CANNOT_TELL])
+            rows.append([*cells, "" if predicted.supported[i] else CANNOT_TELL])
         return rows
 
     def describe(self) -> dict[str, Any]:
-        """Return what the model says of itself, as JSON holds it."""
+        """Return the summary as JSON holds it."""
         predicted, test = self.predict()._asdict(), self.offset_test()
         supported, numbers = predicted.pop("supported"), list(predicted.items())[1:]
         return {
@@ -398,36 +389,24 @@ class AffineModel(FittedAffine):
             "anchor": self.anchor,
             "positions": [
                 {"position": k}
-                | {name: float(column[i]) if np.isfinite(column[i]) else None for name, column in numbers}
+                | {name: finite(float(column[i])) for name, column in numbers}
                 | {"supported": bool(supported[i])}
                 for i, k in enumerate(self.shown)
             ],
             "offsets_needed": None if test is None else {"statistic": test[0], "p_value": test[1]},
             "clicks_whatever_the_result": self.floor(),
             "sentences": self.sentences(),
-            "info": dict(self.info),
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            **self.origin(),
         }
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the header and the tensors of a file."""
         tensors = {"slope": self.slope, "offset": self.offset, "covariance": self.covariance}
-        header = {
-            "anchor": self.anchor,
-            "positions": list(self.positions),
-            "shown": list(self.shown),
-            "info": dict(self.info),
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
-        }
+        header = {"anchor": self.anchor, "positions": list(self.positions), "shown": list(self.shown)} | self.origin()
         return header, {name: values for name, values in tensors.items() if values is not None}
 
-    def save(self, path: str | Path) -> None:
-        """Write to one safetensors file, whole or not at all, that `load_model` reads."""
-        header, tensors = self.to_file()
-        write_file(Path(path), {"model": self.kind} | header, tensors)
-
     @classmethod
-    def from_file(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> AffineModel:
+    def from_file(cls, header: Header, tensors: Tensors) -> AffineModel:
         """Return the model of a file's header and tensors, checked; whatever it raises, the file is not sound."""
         if not {"slope", "offset"} <= tensors.keys() <= {"slope", "offset", "covariance"}:
             raise InputError(

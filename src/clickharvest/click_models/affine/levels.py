@@ -1,42 +1,41 @@
-"""Affine clicks by context: slopes and offsets of their own for each of a few categories, or classes of contexts.
+"""Affine clicks by context: each of a few categories, or classes of contexts, has its own slopes and offsets.
 
-Each of a few categories of contexts (a *level*) is a model by itself, with its own intervals: nothing is shared between
-levels, for trust on a phone says nothing of trust on a desk. A level whose clicks do not tell has none, and a reason.
-Numbers, and columns of many values, make *classes* of contexts instead, by how steeply examination falls in them as an
-examination model tells it: mean log p_k(x) over positions. Queries that are read to different depths look like trust,
-and within a class they differ less.
+Each of a few categories of contexts (a *level*) has a model with its own intervals; nothing is shared between levels,
+because trust on a phone says nothing of trust on a desk. A level that is not identified has a reason instead of a
+model. Numbers, and columns of many values, make *classes* of contexts instead, by how steeply examination falls in them
+according to an examination model: mean log p_k(x) over positions. Queries that are read to different depths look like
+trust, and within a class they differ less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clickharvest.click_models.affine.fitted import AffineModel, Array, FittedAffine, Lines
+from clickharvest.click_models.affine.fitted import AffineModel, FittedAffine, Lines
+from clickharvest.click_models.base import Array, Header, Tensors
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.loading import from_file
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance, data_fingerprint
-from clickharvest.model.storage import write_file
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
 
 MOST_LEVELS = 20
-"""Levels beyond which columns are no few categories."""
+"""Levels above which contexts are put into classes."""
 CLICKS_OF_CLASS, N_CLASSES = 10_000, (2, 5)
-"""Clicks that a class of contexts has at least where there are several, and the least and largest number of classes."""
+"""Clicks of a class, about, and the least and largest number of classes."""
 CLASSES = "classes"
-"""What the tensors of the examination model that makes classes begin with."""
+"""Prefix, in a file, of the tensors of the examination model that makes classes."""
 LONGEST = 200
-"""Characters of a level's value, at most."""
+"""Most characters of a level's value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +43,8 @@ class Classes:
     """Contexts in classes, by how steeply examination falls in them.
 
     Attributes:
-        propensities: the examination model that tells it.
-        cuts: mean log p_k(x) that divide the classes, ascending: the first is the steepest, [n − 1].
+        propensities: the examination model.
+        cuts: mean log p_k(x) between the classes, ascending, [n − 1]; the first class is the steepest.
     """
 
     propensities: Propensities
@@ -66,7 +65,7 @@ class Classes:
 
 
 def steepness(propensities: Propensities, contexts: Mapping[str, Any]) -> Array:
-    """Return mean log p_k(x) over positions, of the context of each row: the less, the steeper, [n]."""
+    """Return mean log p_k(x) over positions in the context of each row, [n]; the lower, the steeper."""
     assert propensities.encoder is not None
     x, _ = propensities.encoder.encode(contexts)
     return np.asarray(propensities.curve.relative(propensities.params, x).mean(axis=1), np.float64)
@@ -79,17 +78,17 @@ class AffineLevels(FittedAffine):
     Attributes:
         context: the context columns.
         levels: the values of each level, one of each column.
-        models: their models; None where clicks do not tell.
-        reasons: why they do not; empty where they do.
+        models: their models; None where a level is not identified.
+        reasons: why a level is not identified; empty where it is.
         info: whatever else a reader may ask for.
         provenance: where it comes from.
-        classes: where levels are classes of contexts, how they are made.
+        classes: the classes, where levels are classes of contexts.
 
     Example:
         Phones have another slope than desks at position 2.
 
-        >>> of = [AffineModel(1, (1, 2), np.array([1.0, a]), np.array([0.0, -0.1]), None, (1, 2)) for a in (0.5, 0.8)]
-        >>> model = AffineLevels(("device",), (("phone",), ("desk",)), tuple(of), ("", ""))
+        >>> phone, desk = (AffineModel(1, (1, 2), [1, a], [0, -0.1], None, (1, 2)) for a in (0.5, 0.8))
+        >>> model = AffineLevels(("device",), (("phone",), ("desk",)), (phone, desk), ("", ""))
         >>> model.correct([1, 1, 0], [2, 2, 2], contexts={"device": ["phone", "desk", "tv"]}).round(3).tolist()
         [2.2, 1.375, nan]
     """
@@ -114,7 +113,7 @@ class AffineLevels(FittedAffine):
             raise InputError("two levels are the same, or have not one value for each context column; fit again")
         if not any(self.models):
             raise InputError("no level has a model; fit again")
-        if len({own.anchor for _, own in self.parts}) > 1:
+        if len({model.anchor for _, model in self.parts}) > 1:
             raise InputError("levels have different anchors; fit again")
         if self.classes is not None and len(self.classes.cuts) + 1 != len(self.levels):
             raise InputError(
@@ -137,88 +136,79 @@ class AffineLevels(FittedAffine):
         return spell_level(self.context, values) if self.classes is None else clean_text(values[0], 60)
 
     def level_of(self, contexts: Mapping[str, Any]) -> NDArray[np.int64]:
-        """Return the number of the level of each row, −1 for one that the model does not know, [n]."""
+        """Return the number of the level of each row, [n]; −1 for an unknown level."""
         if missing := [name for name in self.context if name not in contexts]:
             raise InputError(f"no context column {missing[0]!r}: found {', '.join(contexts) or 'none'}")
-        own = {name: contexts[name] for name in self.context}
+        columns = {name: contexts[name] for name in self.context}
         if self.classes is not None:
-            return self.classes.of(own)
+            return self.classes.of(columns)
         number = {level: i for i, level in enumerate(self.levels)}
-        return np.array([number.get(row, -1) for row in level_values(own)], np.int64)
+        return np.array([number.get(row, -1) for row in level_values(columns)], np.int64)
 
     def lines(self, position: ArrayLike, contexts: Mapping[str, Any] | None = None) -> Lines:
-        """Return what the clicks of rows are corrected with, by the level of their contexts."""
+        """Return the slopes and offsets that correct the clicks of rows, by the level of their contexts."""
         k, level = np.asarray(position, np.int64), self.level_of(contexts or {})
-        found = Lines(np.ones(len(k)), np.zeros(len(k)), np.zeros(len(k)), np.zeros(len(k), np.bool_))
-        for i, own in enumerate(self.models):
+        lines = Lines(np.ones(len(k)), np.zeros(len(k)), np.zeros(len(k)), np.zeros(len(k), np.bool_))
+        for i, model in enumerate(self.models):
             rows = np.flatnonzero(level == i)
-            if own is not None and len(rows):
-                for whole, part in zip(found, own.lines(k[rows]), strict=True):
+            if model is not None and len(rows):
+                for whole, part in zip(lines, model.lines(k[rows]), strict=True):
                     whole[rows] = part
-        return found
+        return lines
 
     def floor(self) -> float | None:
         """Return the least of the levels' `AffineModel.floor`; None where one is unknown."""
-        found = [own.floor() for _, own in self.parts]
-        known = [floor for floor in found if floor is not None]
-        return min(known) if len(known) == len(found) else None
+        floors = [model.floor() for _, model in self.parts]
+        known = [floor for floor in floors if floor is not None]
+        return min(known) if len(known) == len(floors) else None
 
     def sentences(self) -> list[str]:
-        """Return what was found, in words, level by level."""
-        told = []
+        """Return the results of the fit in words, level by level."""
+        sentences = []
         for i, model in enumerate(self.models):
-            found = [f"Cannot tell: {self.reasons[i]}."] if model is None else model.sentences()
-            told += [f"{self.name(i)}: {sentence}" for sentence in found if not sentence.startswith("Corrected click")]
+            of_level = [f"Cannot tell: {self.reasons[i]}."] if model is None else model.sentences()
+            sentences += [f"{self.name(i)}: {one}" for one in of_level if not one.startswith("Corrected click")]
         return [
-            *told,
+            *sentences,
             "Corrected click: (click - offset) / slope of its own context, of every display, clicked or not.",
         ]
 
     def describe(self) -> dict[str, Any]:
-        """Return what the model says of itself, as JSON holds it."""
+        """Return the summary as JSON holds it."""
         levels = []
         for i, model in enumerate(self.models):
-            own: dict[str, Any] = {"reason": self.reasons[i]} if model is None else model.describe()
+            record: dict[str, Any] = {"reason": self.reasons[i]} if model is None else model.describe()
             columns = self.context if self.classes is None else ("class",)
-            named = dict(zip(columns, self.levels[i], strict=True))
-            levels.append({"level": named, **{key: own[key] for key in own if key not in ("model", "provenance")}})
+            level = {"level": dict(zip(columns, self.levels[i], strict=True))}
+            levels.append(level | {key: record[key] for key in record if key not in ("model", "provenance")})
         return {
             "model": self.kind,
             "anchor": self.anchor,
             "context": list(self.context),
             "levels": levels,
             "sentences": self.sentences(),
-            "info": dict(self.info),
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            **self.origin(),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write to one safetensors file, whole or not at all, that `load_model` reads."""
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the header and the tensors of a file."""
         tensors: dict[str, NDArray[Any]] = {}
         levels: list[dict[str, Any]] = []
         for i, model in enumerate(self.models):
             levels.append({"values": list(self.levels[i]), "reason": self.reasons[i]})
             if model is not None:
-                own, further = replace(model, provenance=None).to_file()
-                levels[-1] |= own
-                tensors |= {f"{i}/{name}": value for name, value in further.items()}
+                header, own_tensors = replace(model, provenance=None).to_file()
+                levels[-1] |= header
+                tensors |= {f"{i}/{name}": value for name, value in own_tensors.items()}
         classes: dict[str, Any] | None = None
         if self.classes is not None:
-            own, further = replace(self.classes.propensities, info={}, provenance=None).to_file()
-            classes = {"model": own, "cuts": self.classes.cuts.tolist()}
-            tensors |= {f"{CLASSES}/{name}": value for name, value in further.items()}
-        header = {
-            "classes": classes,
-            "model": self.kind,
-            "context": list(self.context),
-            "levels": levels,
-            "info": dict(self.info),
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
-        }
-        write_file(Path(path), header, tensors)
+            header, own_tensors = replace(self.classes.propensities, info={}, provenance=None).to_file()
+            classes = {"model": header, "cuts": self.classes.cuts.tolist()}
+            tensors |= {f"{CLASSES}/{name}": value for name, value in own_tensors.items()}
+        return {"classes": classes, "context": list(self.context), "levels": levels} | self.origin(), tensors
 
     @classmethod
-    def from_file(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> AffineLevels:
+    def from_file(cls, header: Header, tensors: Tensors) -> AffineLevels:
         """Return the model of a file's header and tensors, checked; whatever it raises, the file is not sound."""
         FitInfo.check(header["info"])
         if len(header["levels"]) > MOST_LEVELS:
@@ -229,12 +219,12 @@ class AffineLevels(FittedAffine):
                 name.partition("/")[2]: value for name, value in tensors.items() if name.partition("/")[0] == folder
             }
 
-        models = [AffineModel.from_file(level, own) if (own := below(str(i))) else None
+        models = [AffineModel.from_file(level, own_tensors) if (own_tensors := below(str(i))) else None
                   for i, level in enumerate(header["levels"])]  # fmt: skip
         classes, origin = header["classes"], header["provenance"]
         if classes is not None:
-            made = from_file({"format": header["format"]} | classes["model"], below(CLASSES))
-            classes = Classes(made, np.array(classes["cuts"]))
+            examination = from_file({"format": header["format"]} | classes["model"], below(CLASSES))
+            classes = Classes(examination, np.array(classes["cuts"]))
         return cls(
             tuple(str(name) for name in header["context"]),
             tuple(tuple(str(value)[:LONGEST] for value in level["values"]) for level in header["levels"]),
@@ -251,7 +241,7 @@ def fit_levels(
     fit: Callable[[Interventions], AffineModel],
     examination: Callable[[Interventions], Propensities],
 ) -> AffineLevels:
-    """Return the model of every level of the context; levels whose clicks do not tell have a reason instead.
+    """Return the model of every level of the context; a level that is not identified has a reason instead.
 
     Args:
         interventions: the interventions, with context columns.
@@ -272,11 +262,11 @@ def fit_levels(
     models: list[AffineModel | None] = []
     reasons: list[str] = []
     for i in range(len(levels)):
-        own, model, reason = replace(interventions.take(level == i), contexts={}), None, ""
+        rows, model, reason = replace(interventions.take(level == i), contexts={}), None, ""
         try:
-            if not len(own):
+            if not len(rows):
                 raise NotIdentifiedError("no unit has such a context")
-            model = fit(own)
+            model = fit(rows)
         except NotIdentifiedError as error:
             reason = str(error)
         models.append(model)
@@ -284,7 +274,8 @@ def fit_levels(
     fitted = [model for model in models if model is not None]
     if not fitted:
         raise NotIdentifiedError(f"no level of {', '.join(columns)} tells slopes; of the first, {reasons[0]}")
-    queries = len(np.unique(interventions.query[np.isin(level, [i for i, one in enumerate(models) if one])]))
+    with_model = np.isin(level, [i for i, model in enumerate(models) if model])
+    queries = len(np.unique(interventions.query[with_model]))
     info = {"estimator": fitted[0].info["estimator"]}
     info |= {name: sum(int(model.info[name]) for model in fitted) for name in ("units", "clicks")}
     info |= {"queries": queries, "data": data_fingerprint(interventions)}
@@ -292,7 +283,7 @@ def fit_levels(
 
 
 def levels_of(contexts: Mapping[str, Any]) -> tuple[list[tuple[str, ...]], NDArray[np.int64]]:
-    """Return the combinations of values that contexts have, ascending, and which of them each row has."""
+    """Return the combinations of values of contexts, ascending, and the number of that of each row."""
     rows = level_values(contexts)
     levels = sorted(set(rows))
     number = {level: i for i, level in enumerate(levels)}
@@ -311,7 +302,7 @@ def spell_level(columns: Sequence[str], values: Sequence[str]) -> str:
 
 
 def level_values(contexts: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the values of context columns row by row, as levels are spelt; an empty value is an empty text.
+    """Return the values of context columns row by row, as texts; a missing value is an empty text.
 
     Example:
         >>> level_values({"some": [True, 2.0, "a", None, float("nan")]})

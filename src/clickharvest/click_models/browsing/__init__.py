@@ -2,29 +2,34 @@
 
     Pr(click | unit u, position k, last click above at j, context x) = γ_{kj}(x) r_u
 
-is the user browsing model of Dupret and Piwowarski (2008). What is known are the propensities γ_{kj}(x) relative to
-position 1 with nothing clicked above (`fitted`, which numbers the states (k, j)); they are found by click shares over
-states (`estimating`). A state is fixed before its result is looked at, so that a unit's clicks may be compared between
-its states as between its positions.
+is the user browsing model of Dupret and Piwowarski (2008). A model holds the propensities γ_{kj}(x) relative to
+position 1 with nothing clicked above (`fitted`, which numbers the states (k, j)). They are estimated by click shares
+over states (`estimating`). A state is fixed before its result is looked at, so that clicks of a unit may be compared
+between its states as between its positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clickharvest.click_models.base import PageModel
-from clickharvest.click_models.browsing.fitted import BrowsingPropensities, n_states, require_few, state_places
+from clickharvest.click_models.base import Header, PageModel, Tensors
+from clickharvest.click_models.browsing.fitted import (
+    BrowsingPropensities,
+    StatePropensities,
+    n_states,
+    require_few,
+    state_places,
+)
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs.log_facts import PagesOfSize, selected_pages
+from clickharvest.model.loading import from_file
+from clickharvest.model.propensities import Propensities
+from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
     from clickharvest.harvesting.interventions import Interventions
     from clickharvest.logs.click_log import ClickLog
-    from clickharvest.weights.summary import WeightReport
-    from clickharvest.weights.weighing import Clip, Trust
 
 STATE = "_clickharvest_state"
 """The column of the number of a row's state."""
@@ -67,38 +72,29 @@ class Browsing(PageModel):
         """Return the propensities of browsing states."""
         from clickharvest.click_models.browsing.estimating import fit_states
 
-        return fit_states(interventions, **{name: getattr(self, name) for name in self.options()})
-
-    def places(self, log: ClickLog, fitted: Any) -> ClickLog:
-        """Return the log by browsing state."""
-        return browsing_log(log, named=True)
+        return fit_states(
+            interventions, anchor=self.anchor, intervals=self.intervals, seed=self.seed, progress=self.progress
+        )
 
     @classmethod
-    def load(cls, header: Mapping[str, Any], tensors: Mapping[str, Any]) -> BrowsingPropensities:
+    def load(cls, header: Header, tensors: Tensors) -> BrowsingPropensities:
         """Return the propensities of a file."""
-        return BrowsingPropensities.from_file(header, tensors)
+        read = from_file(header, tensors)
+        leaning = header["leaning"]
+        if not isinstance(leaning, list) or not all(type(number) is int for number in leaning):
+            raise InputError(f"its unlinked states are {clean_text(leaning)}: expected numbers of states; fit again")
+        states = StatePropensities(
+            read.curve, read.params, read.encoder, read.shown, read.draws, read.draws_kind, {}, None, read.support,
+            read.places, tuple(leaning),
+        )  # fmt: skip
+        return BrowsingPropensities(states, read.info, read.provenance)
 
     @classmethod
-    def weigh(
-        cls,
-        log: ClickLog,
-        fitted: Any,
-        path: Path,
-        *,
-        clip: Clip,
-        normalise: bool,
-        policy_aware: bool,
-        trust: Trust = "checked",
-    ) -> WeightReport:
-        """Write a log with the propensity of every row's own state, and weights, see `weights.weigh_to_parquet`."""
-        from clickharvest.weights.weighing import weigh_to_parquet
-
+    def place(cls, log: ClickLog, fitted: Any) -> tuple[ClickLog, Propensities]:
+        """Return the log by browsing state, and the propensities of its states."""
         states = browsing_log(log, named=True)
         assert states.places is not None
-        wide = fitted.reaching(int(states.places.labels[-1][0]))
-        return weigh_to_parquet(
-            states, wide, path, clip=clip, normalise=normalise, policy_aware=policy_aware, trust=trust
-        )
+        return states, fitted.reaching(int(states.places.labels[-1][0]))
 
 
 def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
@@ -106,12 +102,10 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
 
     Args:
         log: the log.
-        named: whether the log shall tell what the numbers stand for (`places`), which takes a look at the rows.
+        named: whether the log gets a table of its states (`places`), which takes a look at the rows.
 
     Raises:
-        InputError: the log does not tell pages, or they have no order: counts instead of single impressions, no page
-            column, places instead of positions, pages of several queries or of one row each, several results at one
-            position, too low positions.
+        InputError: the log has no pages of single impressions in an order, or too low positions.
         NotIdentifiedError: pages without a click are missing.
 
     Example:
@@ -126,8 +120,8 @@ def browsing_log(log: ClickLog, *, named: bool = False) -> ClickLog:
     states = _numbered(log)
     if not named:
         return states
-    found = log.engine.fetch(log.table.agg(ranks=log.table.position.max()), task="Looking at positions")
-    ranks = int(found["ranks"][0].as_py())
+    lowest = log.engine.fetch(log.table.agg(ranks=log.table.position.max()), task="Looking at positions")
+    ranks = int(lowest["ranks"][0].as_py())
     require_few(ranks)
     return replace(states, roles=log.roles | {"position": STATE}, places=state_places(ranks))
 
@@ -150,10 +144,10 @@ def _numbered(log: ClickLog) -> ClickLog:
 
 
 def require_pages(log: ClickLog, design: Any = None) -> None:
-    """Refuse a log whose rows do not tell what stood above them, and whether it was clicked.
+    """Refuse a log in which it is unknown what stood above each row, and whether that was clicked.
 
     Raises:
-        InputError: it does not tell.
+        InputError: it is unknown.
         NotIdentifiedError: pages without a click are missing.
     """
     if design is not None:
@@ -198,23 +192,23 @@ def require_pages(log: ClickLog, design: Any = None) -> None:
         clicks=pages.clicks.sum(),
     )
     sizes = log.engine.fetch(by_size, task="Looking at pages").to_pylist()
-    found = {name: sum(one[name] for one in sizes) for name in ("pages", "several", "shared", "clicks")}
-    found |= {name: max(one[name] for one in sizes) for name in ("longest", "lowest")}
-    if found["several"]:
+    total = {name: sum(one[name] for one in sizes) for name in ("pages", "several", "shared")}
+    total |= {name: max(one[name] for one in sizes) for name in ("longest", "lowest")}
+    if total["several"]:
         raise InputError(
-            f"column {page!r}: {found['several']:,} of {found['pages']:,} pages show results of several queries, as a "
+            f"column {page!r}: {total['several']:,} of {total['pages']:,} pages show results of several queries, as a "
             "session does: clicks of other pages would count as clicks above; name a column that tells result pages "
             "apart with --page COLUMN"
         )
-    if found["shared"]:
+    if total["shared"]:
         raise InputError(
-            f"column {page!r}: {found['shared']:,} of {found['pages']:,} pages show several results at one position, "
+            f"column {page!r}: {total['shared']:,} of {total['pages']:,} pages show several results at one position, "
             "so that nothing tells what is above: where it is a session, name the column of result pages with --page; "
             "where blocks have positions of their own, keep one with --block COLUMN=VALUE"
         )
-    if found["longest"] == 1 < found["lowest"]:
+    if total["longest"] == 1 < total["lowest"]:
         raise InputError(
-            f"column {page!r}: each of {found['pages']:,} pages shows one result alone, as a column that numbers rows "
+            f"column {page!r}: each of {total['pages']:,} pages shows one result alone, as a column that numbers rows "
             "does: clicks above would be missed; name the column that tells result pages apart with --page COLUMN"
         )
     by_size = [PagesOfSize(*(int(one[name]) for name in PagesOfSize._fields)) for one in sizes]

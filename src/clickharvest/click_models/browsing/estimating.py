@@ -1,8 +1,8 @@
-"""Browsing states by click shares: their prior, and the fit.
+"""The fit of the browsing model: click shares over states, and the prior that pools states.
 
-Dupret and Piwowarski's EM needs the attraction of every document; shares of a unit's clicks over the states it was met
-in are free of it, just as shares over positions are (`objectives.clickshare`). The state is fixed before the result is
-looked at, so that the score stays a martingale.
+The EM of Dupret and Piwowarski needs the attraction of every document. Shares of a unit's clicks over the states that
+it was shown in do not, just as shares over positions do not (`objectives.clickshare`): the state is fixed before the
+result is looked at, so that the score stays a martingale.
 
 With k the rank, j the last click above (0 for none) and d = k − j, the log examination of a state is
 
@@ -11,9 +11,9 @@ With k the rank, j the last click above (0 for none) and d = k − j, the log ex
 
 ρ_k ~ N(0, τ_ρ²) is how rank k deviates from a power law; c, s and t are how a click above changes looking on, by rank
 and by distance; β_k ~ N(0, τ_β²), δ_d ~ N(0, τ_δ²) and ε_{kj} ~ N(0, τ_ε²) are how single ranks below a click, single
-distances, and single states deviate from that. Users who begin anew below a click look by distance alone, whatever the
-rank: β_k then takes back ρ_k. Each feature of the context adds to the same, with effects on a (τ_u), on c (τ_v) and on
-single states (τ_ω). Without a click above this is `power_law_prior`, and the model the position-based one.
+distances, and single states deviate from that. Users who begin anew below a click look by distance alone: β_k then
+offsets ρ_k. Each feature of the context adds such effects on a (τ_u), on c (τ_v) and on single states (τ_ω). Without
+clicks above, the prior is `power_law_prior` and the model the position-based one.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def fit_states(
     seed: int = 0,
     progress: Progress = silent,
 ) -> BrowsingPropensities:
-    """Fit to interventions whose positions are numbers of states.
+    """Fit the model to interventions whose positions are numbers of states, as `Browsing.harvest` returns them.
 
     Args:
-        interventions: what `Browsing.harvest` gives.
+        interventions: the interventions.
         anchor: the rank that others are relative to, with no click above it.
         intervals: `"clustered"` (`query_random_effects`), which `"auto"` is, or None.
         seed: kept with the model; the fit has no randomness.
@@ -99,7 +99,7 @@ def fit_states(
         warnings.warn(f"Browsing: the fit {pooled.status}", ConvergenceWarning, stacklevel=4)
     order = curve_order(curve, pooled.shares)
     params = unflatten_params(pooled.theta[order], curve.init(np.random.default_rng(0)))
-    covariance, about = None, {}
+    covariance, clustering = None, {}
     if intervals is not None and sample.n_clusters < FEWEST:
         by = sample.clustered_by
         warnings.warn(
@@ -110,8 +110,8 @@ def fit_states(
         )
     elif intervals is not None:
         with progress("Error bars"):
-            found = clustered_covariance(pooled)
-        covariance, about = found.covariance, {"clustered": found.about}
+            clustered = clustered_covariance(pooled)
+        covariance, clustering = clustered.covariance, {"clustered": clustered.about}
     draws = None
     if covariance is not None:
         draws = sigma_points(pooled.theta[order], covariance[np.ix_(order, order)]).astype(np.float32)
@@ -130,7 +130,7 @@ def fit_states(
         "estimator": "Browsing",
         "objective": "clickshare",
         "pooled": pooled.spread,
-        **about,
+        **clustering,
         "status": str(pooled.status),
         "log_likelihood": pooled.at.value,
         "units": len(np.unique(sample.whole)),
@@ -150,9 +150,9 @@ def fit_states(
 def state_sample(interventions: Interventions, anchor: int) -> tuple[Sample, tuple[int, ...], ContextEncoder | None]:
     """Return a sample over all states of the ranks there are, the states linked to the anchor, and the encoder.
 
-    The sample has the rows of all states that clicked units tie to the anchor: that a state was met and not clicked
-    tells of others, which lean on the same laws. But where nothing below a click was clicked at all, a log that keeps
-    one click of a page is as likely a reason as users are: states below a click then tell nothing.
+    The sample has the rows of all states that clicked units tie to the anchor, including states without clicks, because
+    the prior pools states. But where nothing below a click was clicked at all, the log may keep only one click of a
+    page: the sample then leaves out states below a click.
 
     Args:
         interventions: their positions are numbers of states.
@@ -201,8 +201,8 @@ def pool_states(curve: Curve, sample: Sample) -> Pooled:
     shares.log_position = np.log(rank)
     others = np.delete(np.array(curve.positions), curve.anchor_index)
     anchor = int(rank[curve.anchor_index])
-    told = np.delete(np.isin(np.arange(len(curve.positions)), shares.position), curve.anchor_index)
-    prior = state_prior(others, anchor, shares, told)
+    observed = np.delete(np.isin(np.arange(len(curve.positions)), shares.position), curve.anchor_index)
+    prior = state_prior(others, anchor, shares, observed)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
     steep = np.log(np.delete(rank, curve.anchor_index) / anchor)
     begun = start(-steep, shares, prior.matrix(np.exp(log_spread)))
@@ -210,17 +210,17 @@ def pool_states(curve: Curve, sample: Sample) -> Pooled:
 
 
 def state_prior(
-    numbers: NDArray[np.int64], anchor: int, shares: MultinomialLogit, told: NDArray[np.bool_]
+    numbers: NDArray[np.int64], anchor: int, shares: MultinomialLogit, observed: NDArray[np.bool_]
 ) -> NormalPrior:
-    """Return the prior of states, whose effects are those above.
+    """Return the prior of states, with the effects named above.
 
     a is free, and c, s and t have a standard deviation of 1: a click above rarely changes looking by more than e².
 
     Args:
         numbers: numbers of the states but the anchor, [M].
         anchor: the anchor's rank.
-        shares: whose parameters these are.
-        told: whether the clicks tell of each state, [M].
+        shares: the click shares that the parameters belong to.
+        observed: whether the sample has each state, [M].
     """
     rank, last = states_of(numbers)
     below = last > 0
@@ -229,22 +229,22 @@ def state_prior(
     distances = np.where(below, rank - last, 0)
     ranks = np.union1d(rank, anchor)
     by_rank, by_distance = (rank[:, None] == ranks) * 1.0, (distances[:, None] == np.unique(distances)) * 1.0
-    own = np.eye(len(numbers))[:, below]
+    by_state = np.eye(len(numbers))[:, below]
     groups = {
         "rank": by_rank - (ranks == anchor),
         "rank_below": by_rank * below[:, None],
         "distance": by_distance * below[:, None],
-        "state": own,
+        "state": by_state,
     }
     contexts = {
         "context_steepness": steep,
         "context_click": below[:, None] * 1.0,
-        "context_state": np.concatenate([by_rank, own], axis=1),
+        "context_state": np.concatenate([by_rank, by_state], axis=1),
     }
-    clicked, varies = bool((told & below).any()), shares.width > 1
+    clicked, varies = bool((observed & below).any()), shares.width > 1
     learned = {
-        "rank": len(np.unique(rank[told & ~below])) > 1,
-        "rank_below": len(np.unique(rank[told & below])) > 1,
+        "rank": len(np.unique(rank[observed & ~below])) > 1,
+        "rank_below": len(np.unique(rank[observed & below])) > 1,
         "distance": clicked,
         "state": clicked,
         "context_steepness": varies,
@@ -263,9 +263,9 @@ def state_curve(sample: Sample, anchor: int) -> Curve:
 
 
 def _effects(curve: Curve, pooled: Pooled, sample: Sample, covariance: Array | None) -> dict[str, Any]:
-    """Return how many times as often a result is looked at below a click as without one, right below and further.
+    """Return how many times as often a result is looked at below a click as without one, right below and further down.
 
-    Averages of log γ_{kj} − log γ_{k0}, where contexts are average, over the impressions of clicked units in states
+    These are averages of log γ_{kj} − log γ_{k0} in an average context, over the impressions of clicked units in states
     (k, j) of ranks other than the anchor's.
     """
     rank, last = states_of(curve.positions)
@@ -273,11 +273,11 @@ def _effects(curve: Curve, pooled: Pooled, sample: Sample, covariance: Array | N
     none = number_of(rank, 0) - 1
     column = np.full(len(rank), -1)
     column[np.delete(np.arange(len(rank)), curve.anchor_index)] = np.arange(len(rank) - 1) * pooled.shares.width
-    found: dict[str, Any] = {}
+    effects: dict[str, Any] = {}
     for name, chosen in (("next", rank - last == 1), ("further", rank - last > 1)):
         weight = np.where(chosen & (last > 0), exposure, 0.0)
         if not weight.any():
-            found[name] = None
+            effects[name] = None
             continue
         weight /= weight.sum()
         contrast = np.zeros(pooled.shares.size)
@@ -285,8 +285,8 @@ def _effects(curve: Curve, pooled: Pooled, sample: Sample, covariance: Array | N
             there = column[state] >= 0
             np.add.at(contrast, column[state][there], sign * weight[there])
         value = float(contrast @ pooled.theta)
-        found[name] = {"ratio": math.exp(value)}
+        effects[name] = {"ratio": math.exp(value)}
         if covariance is not None:
             sd = math.sqrt(max(float(contrast @ covariance @ contrast), 0.0))
-            found[name] |= {"lower": math.exp(value - NORMAL * sd), "upper": math.exp(value + NORMAL * sd)}
-    return found
+            effects[name] |= {"lower": math.exp(value - NORMAL * sd), "upper": math.exp(value + NORMAL * sd)}
+    return effects

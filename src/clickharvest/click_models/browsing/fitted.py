@@ -1,48 +1,46 @@
 """A fitted browsing model: how likely a result is looked at, given its rank and the last click above it.
 
 A browsing *state* is the rank of a result and the rank of the last click above it on its page (0 where there is none).
-The states of K ranks are numbered from 1, by rank and then by last click, as one counts the cells of a triangle:
+The states of K ranks are numbered from 1, by rank and then by last click:
 
     (1, 0) → 1;   (2, 0) → 2, (2, 1) → 3;   (3, 0) → 4, (3, 1) → 5, (3, 2) → 6;   …   number = k (k − 1) / 2 + j + 1
 
-so that what knows positions knows states by number, the first state is the top of the page, and all states of ranks up
-to K have the numbers up to K (K + 1) / 2. The model holds the propensities of all states of the ranks in the data,
-relative to one without a click above. States that the clicks link to it are supported; the number of any other is what
-the model makes of its rank and its distance to the last click.
+Code for positions thus takes states by number: the first is the top of the page, and the states of ranks up to K have
+the numbers up to K (K + 1) / 2. The model holds the propensities of all states of the ranks in the data, relative to a
+state without a click above. States that clicks link to it are supported; the propensity of any other state follows
+from its rank and its distance to the last click.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.click_models.average import average_of_places
+from clickharvest.click_models.base import OtherModel
 from clickharvest.errors import InputError
 from clickharvest.model.budget import CANNOT_TELL
 from clickharvest.model.contexts import Table
 from clickharvest.model.curves import Curve, Params, flatten_params, make_curve, unflatten_params
-from clickharvest.model.loading import from_file
 from clickharvest.model.prediction import Prediction
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
-from clickharvest.model.storage import write_file
 from clickharvest.model.summary import aligned, spell_fitted, wrap
 from clickharvest.model.support import Doubt, Mask
 from clickharvest.model.typical import typical_context
 from clickharvest.positions.places import Places
-from clickharvest.words import clean_text, count
+from clickharvest.words import count, json_value
 
 Integers = NDArray[np.int64]
 
 COLUMNS = ("position", "last_click")
 """The columns of a table of states."""
 MOST_RANKS = 60
-"""Ranks beyond which there are too many states, 1,830, for their matrices to be factored in minutes."""
+"""Most ranks: those of more would make over 1,830 states, whose matrices take more than minutes to factor."""
 SHOWN_RANKS, SHOWN_CLICKS = 25, 9
 """Rows and columns of last clicks that the summary shows."""
 UNLINKED = "no clicks link this state to the anchor: its number leans on its rank and the distance to the last click"
@@ -114,33 +112,28 @@ class StatePropensities(Propensities):
     """Propensities whose positions are the numbers of browsing states.
 
     Attributes:
-        leaning: states that have a number which no clicks link to the anchor.
-        deeper: states below the ranks of the data, which have the number of the last rank.
+        leaning: states that no clicks link to the anchor; their propensities follow from other states.
+        deeper: states below the ranks of the data, which have the propensities of the last rank.
     """
 
     leaning: tuple[int, ...] = ()
     deeper: tuple[int, ...] = ()
 
     def doubts(self, x: NDArray[np.float64], lacking: Mask | None = None) -> tuple[Doubt, ...]:
-        """Return what speaks against relying on numbers: that states are not linked, then what others are doubted for.
-
-        Args:
-            x: encoded contexts, [n, d].
-            lacking: where a value is missing that never was in training, [n, columns].
-        """
+        """Return the reasons to doubt propensities: states that are not linked, then those of `Propensities`."""
         masks = {UNLINKED: np.isin(self.shown, self.leaning)[None], DEEPER: np.isin(self.shown, self.deeper)[None]}
-        own = tuple(Doubt(why, where) for why, where in masks.items() if where.any())
-        return own + super().doubts(x, lacking)
+        doubts = tuple(Doubt(why, where) for why, where in masks.items() if where.any())
+        return doubts + super().doubts(x, lacking)
 
 
 @dataclass(frozen=True, eq=False)
-class BrowsingPropensities:
+class BrowsingPropensities(OtherModel):
     """Examination propensities of browsing states, known relative to one without a click above.
 
     Attributes:
         states: the propensities by the number of the state, of all states of ranks 1 to K.
         info: whatever else a reader may ask for, as JSON holds it.
-        provenance: where it comes from; None where nothing tells.
+        provenance: where it comes from; None if unknown.
 
     Example:
         Half look at position 2, a quarter if position 1 was clicked.
@@ -217,7 +210,7 @@ class BrowsingPropensities:
 
     @property
     def listed(self) -> Propensities:
-        """What `clickharvest propensities` lists."""
+        """The propensities that `clickharvest propensities` lists."""
         return self.states
 
     @property
@@ -263,7 +256,7 @@ class BrowsingPropensities:
         return np.asarray(predicted[rows, number - 1])
 
     def reaching(self, ranks: int) -> StatePropensities:
-        """Return propensities of the states of more ranks, those of the last rank standing for what is below."""
+        """Return the propensities of the states of more ranks: those below the last rank have its propensities."""
         if ranks <= self.ranks:
             return self.states
         numbers = tuple(range(1, n_states(ranks) + 1))
@@ -274,8 +267,8 @@ class BrowsingPropensities:
         support = states.support and replace(states.support, queries=tuple(states.support.queries[i] for i in like))
         draws = states.draws
         if draws is not None:
-            plain = (unflatten_params(draw.astype(np.float64), states.params) for draw in draws)
-            wider = [flatten_params(gather(own, states.curve, curve, like)) for own in plain]
+            each = (unflatten_params(draw.astype(np.float64), states.params) for draw in draws)
+            wider = [flatten_params(gather(params, states.curve, curve, like)) for params in each]
             draws = np.stack(wider).astype(np.float32)
         return replace(
             states,
@@ -289,56 +282,34 @@ class BrowsingPropensities:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return what the model says of itself, as JSON holds it."""
+        """Return the summary as JSON holds it."""
         states = self.states
         typical = states.predict_encoded(typical_context(states))
-        records = [
-            {
-                name: None if isinstance(value, float) and not np.isfinite(value) else value
-                for name, value in row.items()
-            }
-            for row in typical.to_arrow().to_pylist()
-        ]
         return {
             "model": self.kind,
             "anchor": self.anchor,
             "positions": self.ranks,
             "context": {} if states.encoder is None else {part.name: part.kind for part in states.encoder.parts},
             "intervals": states.draws_kind,
-            "typical_context": records,
+            "typical_context": json_value(typical.to_arrow().to_pylist()),
             "unlinked_states": len(states.leaning),
-            "info": dict(self.info),
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            **self.origin(),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write to one safetensors file, whole or not at all, that `load_model` reads."""
-        whole = replace(self.states, info=dict(self.info), provenance=self.provenance)
-        header, tensors = whole.to_file()
-        write_file(Path(path), {"model": self.kind, "leaning": list(self.states.leaning)} | header, tensors)
-
-    @classmethod
-    def from_file(cls, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> BrowsingPropensities:
-        """Return the model of a file's header and tensors; whatever it raises, the file is not sound."""
-        read = from_file(header, tensors)
-        leaning = header["leaning"]
-        if not isinstance(leaning, list) or not all(type(number) is int for number in leaning):
-            raise InputError(f"its unlinked states are {clean_text(leaning)}: expected numbers of states; fit again")
-        states = StatePropensities(
-            read.curve, read.params, read.encoder, read.shown, read.draws, read.draws_kind, {}, None, read.support,
-            read.places, tuple(leaning),
-        )  # fmt: skip
-        return cls(states, read.info, read.provenance)
+    def to_file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the header and the tensors of a file."""
+        header, tensors = replace(self.states, info=dict(self.info), provenance=self.provenance).to_file()
+        return {"leaning": list(self.states.leaning)} | header, tensors
 
 
 def gather(params: Params, curve: Curve, other: Curve, like: Integers) -> Params:
-    """Return the parameters of another curve whose places have those of states, `like` [places]."""
+    """Return the parameters of another curve, each place of which is like a state of the first, `like` [places]."""
     columns = {name: curve.anchored(values, np)[..., like] for name, values in params.items()}
     return {name: np.delete(values, other.anchor_index, axis=-1) for name, values in columns.items()}
 
 
 def spell_effects(info: Mapping[str, Any]) -> list[str]:
-    """Return the sentence on how a click above changes looking below, if the model tells.
+    """Return the sentence on how a click above changes looking below; empty where the model has no estimate.
 
     Example:
         >>> near, far = {"ratio": 1.5, "lower": 1.2, "upper": 1.8}, {"ratio": 0.4, "lower": 0.3, "upper": 0.5}
@@ -346,20 +317,22 @@ def spell_effects(info: Mapping[str, Any]) -> list[str]:
         'Right below a click, a result is looked at 1.50 times as often as at the same position with no click above \
 (1.20 to 1.80); further below, 0.40 times (0.30 to 0.50).'
     """
-    found = info.get("click_above")
-    if not isinstance(found, Mapping):
+    effects = info.get("click_above")
+    if not isinstance(effects, Mapping):
         return []
-    near, far = (_ratio(found.get(name)) for name in ("next", "further"))
+    near, far = (_spell_ratio(effects.get(name)) for name in ("next", "further"))
     if near is None:
         return ["No result below a click was clicked, too: the numbers of such states lean on those without a click."]
-    told = f"Right below a click, a result is looked at {near[0]} times as often as at the same position with no click "
-    return [f"{told}above{near[1]}{'' if far is None else f'; further below, {far[0]} times{far[1]}'}."]
+    below = (
+        f"Right below a click, a result is looked at {near[0]} times as often as at the same position with no click "
+    )
+    return [f"{below}above{near[1]}{'' if far is None else f'; further below, {far[0]} times{far[1]}'}."]
 
 
-def _ratio(found: Any) -> tuple[str, str] | None:
+def _spell_ratio(effect: Any) -> tuple[str, str] | None:
     """Return a ratio and its interval in words; None where there is none."""
-    if not isinstance(found, Mapping) or not isinstance(found.get("ratio"), int | float):
+    if not isinstance(effect, Mapping) or not isinstance(effect.get("ratio"), int | float):
         return None
-    ends = [found.get(name) for name in ("lower", "upper")]
-    told = f" ({ends[0]:.2f} to {ends[1]:.2f})" if all(isinstance(end, int | float) for end in ends) else ""
-    return f"{found['ratio']:.2f}", told
+    ends = [effect.get(name) for name in ("lower", "upper")]
+    interval = f" ({ends[0]:.2f} to {ends[1]:.2f})" if all(isinstance(end, int | float) for end in ends) else ""
+    return f"{effect['ratio']:.2f}", interval
