@@ -141,7 +141,7 @@ def test_single_displays_and_positions_without_an_estimate(folder: Path, capsys:
         ),
         (("weigh", "log.parquet", "model.safetensors", "--clip", "auto"), "corrects clicks"),
         (("weigh", "log.parquet", "model.safetensors", "--policy-aware"), "corrects clicks"),
-        (("propensities", "model.safetensors"), "which is no examination propensities"),
+        (("propensities", "model.safetensors"), "a model of affine has no examination propensities"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_a_line(
