@@ -243,6 +243,6 @@ def most_noise(budget: Budget | None, positions: Sequence[int], anchor: int) -> 
     return most
 
 
-def why_untold(budget: Budget | None) -> str:
+def why_cannot_tell(budget: Budget | None) -> str:
     """Return why the state of a supported number is `cannot tell`."""
     return budget.reason if budget is not None and budget.reason else "may be off by more than a factor of two"

@@ -20,7 +20,7 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.model.contexts import ContextColumn
 from clickharvest.model.intervals import DrawnCurves
 from clickharvest.model.prediction import Prediction
-from clickharvest.model.typical import Model, telling_values
+from clickharvest.model.typical import Model, varied_values
 from clickharvest.positions.places import Places, name_place, name_places
 from clickharvest.words import clean_text, count, json_value
 
@@ -352,7 +352,7 @@ def _contexts(models: tuple[Model, Model]) -> tuple[tuple[str, ...], dict[str, l
     typical = {name: _typical(parts, known[name]) for name, parts in columns.items()}
     rows = {TYPICAL: typical}
     for name, parts in columns.items():
-        for label, value in telling_values(parts[0]):
+        for label, value in varied_values(parts[0]):
             if value is None:
                 in_both = all(part.missing for part in parts)
             else:

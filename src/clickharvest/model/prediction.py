@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.model.budget import CANNOT_TELL, STATES, USABLE, why_untold
+from clickharvest.model.budget import CANNOT_TELL, STATES, USABLE, why_cannot_tell
 from clickharvest.model.contexts import Table, column_names
 from clickharvest.model.support import Doubt, Mask, rests_on_few, spell_queries
 from clickharvest.positions.places import RESULTS, Places
@@ -29,10 +29,10 @@ class Prediction:
         propensity: p_k(x) / p_anchor(x), [n, K]; NaN at positions that nothing links to the anchor.
         lower: lower ends of the intervals, [n, K]; NaN where unsupported, or without draws.
         upper: upper ends of the intervals, [n, K], likewise.
-        supported: whether the data speak of this context at this position, [n, K], see `model.support`. The anchor is
+        supported: whether the data have this context at this position, [n, K], see `model.support`. The anchor is
             supported in every context that training had.
         doubts: why and where not.
-        queries: effective queries that a position rests on, [K]; None where nothing tells.
+        queries: effective queries that a position rests on, [K]; None where they are unknown.
         places: what positions stand for, where they are numbers of places and not of a list.
         codes: index of the state of each number in `budget.STATES`, [n, K]; None: nothing is known but `supported`.
         anchor: position that numbers are relative to.
@@ -49,7 +49,7 @@ class Prediction:
     places: Places | None = None
     codes: NDArray[np.int8] | None = None
     anchor: int = 1
-    untold: str = why_untold(None)
+    untold: str = why_cannot_tell(None)
 
     @property
     def state(self) -> NDArray[np.str_]:
@@ -228,8 +228,8 @@ def nearest_trusted_places(
     for rows in np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1]):
         at = int(place[rows[0]])
         candidates = np.array(positions)[known[rows[0]]].tolist()
-        own = numbers[at - 1]
-        alike = (own,) if own in candidates else places.nearest(wanted.labels[at - 1], candidates)
+        number = numbers[at - 1]
+        alike = (number,) if number in candidates else places.nearest(wanted.labels[at - 1], candidates)
         among = np.searchsorted(positions, alike)
         ranked = np.argsort(log_p[rows][:, among], axis=1, kind="stable")
         chosen[rows] = among[ranked[:, len(among) // 2]]

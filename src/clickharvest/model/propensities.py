@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clickharvest.errors import InputError
-from clickharvest.model.budget import budget_of, most_noise, why_untold
+from clickharvest.model.budget import budget_of, most_noise, why_cannot_tell
 from clickharvest.model.contexts import ContextEncoder, Table, column_names
 from clickharvest.model.curves import CURVES, Curve, Params, flatten_params
 from clickharvest.model.fit_info import FitInfo
@@ -62,10 +62,10 @@ class Propensities:
         draws: parameter vectors in the order of `curves.flatten_params`, float32 [B, n], B ≥ 2.
         draws_kind: what they are: `"bootstrap"` replicates, draws of the `"sandwich"` normal distribution, or points
             that have the `"clustered"` covariance exactly.
-        info: whatever else a reader may ask for, as JSON holds it: objective, counts, selection, …
-        provenance: where it comes from; None where nothing tells.
-        support: which contexts the data speak of, and on how many queries positions rest; None where nothing tells, as
-            in files of older versions: then every context counts as supported.
+        info: whatever else the fit tells, as JSON holds it; `fit_info` has the entries that are read.
+        provenance: where it comes from; None where that is not recorded.
+        support: the contexts that the data have, and how many queries positions rest on; None in files of older
+            versions, where every context counts as supported.
         places: what positions stand for, where they are numbers of places and not of a list.
 
     Example:
@@ -146,17 +146,15 @@ class Propensities:
         (`DrawnCurves`): positive, and centred on the estimate. Percentiles of bootstrap replicates would not be: a
         penalty shrinks every replicate once more, so that they spread around a point beside the estimate.
 
-        `supported` tells, for every context and position, whether the data speak of it (`support`). A position that
-        nothing links to the anchor has no number at all; where only the context is unsupported, the number stays and
-        the interval is NaN.
+        A position that nothing links to the anchor has no number; where only the context is unsupported (`support`),
+        the number stays and the interval is NaN.
 
         Args:
             contexts: table with the encoder's columns (dict of arrays, DataFrame, Arrow table), n rows. None is for
                 models without context: one row.
             level: how often an interval covers the truth.
-            simultaneous: whether it covers all positions of a context together. Then z is, for each context, the
-                `level` quantile over the draws of max_k |log p*_k − mean_k| / sd_k (for points: over normal draws with
-                their correlations); otherwise that of the normal.
+            simultaneous: whether it covers all positions of a context together. Then z is that of
+                `DrawnCurves.simultaneous_z`, otherwise that of the normal.
 
         Raises:
             InputError: columns are missing, or hold values of another kind than in training.
@@ -173,8 +171,8 @@ class Propensities:
     def predict_encoded(self, x: ArrayLike, *, level: float = 0.95, simultaneous: bool = False) -> Prediction:
         """Return what `predict` does, for contexts that are already encoded: x [n, d].
 
-        Features do not tell a missing number from the mean where training had none missing: then `predict` alone sees
-        that it is unsupported.
+        Where training had no missing values, features cannot show that a number is missing: `predict` sees that it is
+        unsupported, this does not.
         """
         return self._predict(x, None, level, simultaneous)
 
@@ -244,7 +242,7 @@ class Propensities:
         filled[1:, ~supported] = np.nan
         return Prediction(
             self.shown, filled[0], filled[1], filled[2], supported, doubts, self._queries(), self.places,
-            codes=self._codes(noise, supported), anchor=self.curve.anchor, untold=why_untold(budget_of(self)),
+            codes=self._codes(noise, supported), anchor=self.curve.anchor, untold=why_cannot_tell(budget_of(self)),
         )  # fmt: skip
 
     def _codes(self, noise: Array, supported: Mask) -> NDArray[np.int8]:
@@ -346,9 +344,9 @@ def _check_curve(curve: Curve, encoder: ContextEncoder | None, shown: tuple[int,
 
 def _checked_params(curve: Curve, params: Params) -> dict[str, NDArray[np.float64]]:
     expected = {name: np.shape(value) for name, value in curve.init(np.random.default_rng(0)).items()}
-    found = {name: np.shape(value) for name, value in params.items()}
-    if found != expected:
-        raise InputError(f"the curve {curve.name!r} has the parameters {found}; expected {expected}")
+    shapes = {name: np.shape(value) for name, value in params.items()}
+    if shapes != expected:
+        raise InputError(f"the curve {curve.name!r} has the parameters {shapes}; expected {expected}")
     arrays = {name: np.array(params[name], dtype=np.float64, order="C") for name in sorted(params)}
     if not all(np.isfinite(value).all() for value in arrays.values()):
         raise InputError(f"parameters of the curve {curve.name!r} are not finite: the fit failed")

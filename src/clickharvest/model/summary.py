@@ -27,7 +27,9 @@ LARGE = 1_000
 """Beyond it, no digits of a propensity are shown."""
 MOST_WORDS = 4_000
 """Characters shown of one thing that a file tells of its origin."""
-UNTOLD = "The model does not tell where it comes from: an older version wrote its file, or it was put together by hand."
+NO_ORIGIN = (
+    "The model does not tell where it comes from: an older version wrote its file, or it was made by hand."
+)
 
 
 def summarise(model: Model) -> str:
@@ -94,7 +96,7 @@ def origin(model: Recorded) -> str:
     for label, text in rows:
         line = f"{label}: {clean_text(text, MOST_WORDS)}"
         lines.append(line if label == "Command" else wrap(line))
-    return "\n".join(lines if rows else [*lines, wrap(UNTOLD)])
+    return "\n".join(lines if rows else [*lines, wrap(NO_ORIGIN)])
 
 
 def describe_model(model: Model) -> dict[str, Any]:
@@ -103,9 +105,9 @@ def describe_model(model: Model) -> dict[str, Any]:
     typical = model.predict_encoded(typical_context(model))
     contrast = None
     if encoder is not None and clearest is not None:
-        found, high, low = clearest
+        difference, high, low = clearest
         contrast = {"column": encoder.parts[high.column].name, "high": high.value, "low": low.value}
-        contrast |= {"position": found.position, "clear": found.clear}
+        contrast |= {"position": difference.position, "clear": difference.clear}
     return {
         "curve": model.curve.spec,
         "anchor": int(model.curve.anchor),
@@ -273,10 +275,10 @@ def _contrast(model: Model) -> str:
     """Return a sentence on the clearest difference between values of a column."""
     if (clearest := _clearest(model)) is None:
         return ""
-    found, high, low = clearest
-    if not found.clear:
+    difference, high, low = clearest
+    if not difference.clear:
         return wrap("No two values of a column differ by more than chance.")
-    there = name_place(found.position, model.places)
+    there = name_place(difference.position, model.places)
     what = f"{there} is examined more" if outcome_of(model) is None else f"a click at {there} leads to it more often"
     return wrap(f"Clearest difference: {what} with {high.name} than with {low.name}.")
 

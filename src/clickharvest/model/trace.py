@@ -127,8 +127,8 @@ def trace_formula(what: str, formula: Callable[..., Any], like: Params, n_featur
     result = formula(params, trace.note("input", (), (ROWS, n_features)), xp=trace)
     expected = (ROWS, columns)
     if not isinstance(result, Value) or result.shape != expected:
-        found = _spell(result.shape) if isinstance(result, Value) else type(result).__name__
-        raise InputError(f"{trace.what} returns {found}: expected {_spell(expected)}, a row for each context")
+        returned = _spell(result.shape) if isinstance(result, Value) else type(result).__name__
+        raise InputError(f"{trace.what} returns {returned}: expected {_spell(expected)}, a row for each context")
     return Program(_needed(trace.steps, result.number))
 
 

@@ -140,14 +140,14 @@ def typical_names(model: Model) -> Iterator[str]:
 
 
 def varied_contexts(model: Model, most: int | None = MOST_LEVELS) -> list[Varied]:
-    """Return contexts that take the values of `telling_values` in one column each, and are typical in the others.
+    """Return contexts that take the values of `varied_values` in one column each, and are typical in the others.
 
     Numbers and yes/no that are one and the same in all of training, but for rounding, are not varied.
     """
     varied: list[Varied] = []
     begin = 0
     for column, part in enumerate(() if model.encoder is None else model.encoder.parts):
-        for name, value in telling_values(part, most):
+        for name, value in varied_values(part, most):
             if value is not None and _is_one_value(part, model.support, column):
                 continue
             features = np.zeros((1, len(part.features)))
@@ -168,7 +168,7 @@ def _is_one_value(part: ContextColumn, support: Support | None, column: int) -> 
     return alike(part.mean - part.sd, part.mean + part.sd)
 
 
-def telling_values(part: ContextColumn, most: int | None = MOST_LEVELS) -> list[tuple[str, Any]]:
+def varied_values(part: ContextColumn, most: int | None = MOST_LEVELS) -> list[tuple[str, Any]]:
     """Return values of a column that show what it does, with their names; of a category, the `most` frequent levels.
 
     The last one is None, a missing value, where training had such.
@@ -176,7 +176,7 @@ def telling_values(part: ContextColumn, most: int | None = MOST_LEVELS) -> list[
     Example:
         >>> columns = {"device": ["desk", None, "desk"], "pays": [True] * 3, "day": [20001, 20002, 20003]}
         >>> encoder = ContextEncoder.fit(columns)
-        >>> [name for part in encoder.parts for name, _ in telling_values(part)]
+        >>> [name for part in encoder.parts for name, _ in varied_values(part)]
         ['device = desk', 'device is missing', 'pays = no', 'pays = yes', 'day = 20001', 'day = 20003']
     """
     name = clean_text(part.name, 16)

@@ -19,7 +19,7 @@ from clickharvest.errors import InputError
 from clickharvest.model.budget import BUDGET
 from clickharvest.model.cautions import after_click, gaps, outcome_of
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.summary import UNTOLD, spell_counts, spell_left, spell_thinned
+from clickharvest.model.summary import NO_ORIGIN, spell_counts, spell_left, spell_thinned
 from clickharvest.model.support import certain_values
 from clickharvest.positions.places import name_place, spell_label
 from clickharvest.report.importance import Importance, contrast_columns, movement, rank_columns
@@ -278,7 +278,7 @@ def _settings(model: Propensities, summary: LogSummary | None, level: float) -> 
 def _origin(model: Propensities) -> list[tuple[str, str]]:
     """Return the model's provenance without its command, which stands above the table."""
     if model.provenance is None:
-        return [("Origin", UNTOLD)]
+        return [("Origin", NO_ORIGIN)]
     return [(label, text) for label, text in model.provenance.rows() if label != "Command"]
 
 

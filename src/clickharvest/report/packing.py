@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clickharvest.model.budget import CANNOT_TELL, budget_of, most_noise, why_untold
+from clickharvest.model.budget import CANNOT_TELL, budget_of, most_noise, why_cannot_tell
 from clickharvest.model.cautions import odd_in_contexts, odd_positions
 from clickharvest.model.curves import flatten_params
 from clickharvest.model.propensities import NORMAL, Propensities
@@ -62,7 +62,7 @@ def pack_model(model: Propensities, level: float = 0.95) -> dict[str, Any]:
         "level": level,
         "z": -(1.0 if drawn is None else drawn.factor) * NormalDist().inv_cdf((1 - level) / 2),
         "limits": np.minimum(limits * NormalDist().inv_cdf((1 + level) / 2) / NORMAL, UNLIMITED).tolist(),
-        "untold": f"{CANNOT_TELL}: {why_untold(budget)}",
+        "untold": f"{CANNOT_TELL}: {why_cannot_tell(budget)}",
         "doubts": _doubts(model),
         "apart": _apart(model),
         "beside": _beside(model),

@@ -24,7 +24,7 @@ from clickharvest.errors import InputError
 from clickharvest.harvesting.numbering import as_array
 from clickharvest.model.contexts import LARGEST, ContextColumn
 from clickharvest.model.curves import Curve, Params
-from clickharvest.model.trace import Step, carry_out, trace_curve
+from clickharvest.model.trace import trace_curve
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -164,29 +164,26 @@ def slopes(curve: Curve, params: Params) -> NDArray[np.float64] | None:
         >>> slopes(mlp, mlp.init(np.random.default_rng(0))) is None
         True
     """
-    try:
-        program = trace_curve(curve)
-    except InputError:  # a curve of the user's own, of functions that nobody can look into
+    if not _is_straight(curve):
         return None
     units = np.eye(curve.n_features)
-    # Of what does not depend on x the value; of what does, the part that grows with x, in a row for each feature.
-    values: list[Any] = []
-    grows: list[bool] = []
+    return np.asarray(curve.relative(params, units) - curve.relative(params, np.zeros((1, curve.n_features))))
+
+
+def _is_straight(curve: Curve) -> bool:
+    """Return whether log p_k(x) is a straight line in every feature, as far as the steps of the curve show."""
+    try:
+        program = trace_curve(curve)
+    except InputError:  # a curve of the user's own, of functions that cannot be traced
+        return False
+    grows: list[bool] = []  # whether a step's value depends on x
     for step in program.steps:
-        of, growing = [values[i] for i in step.of], [grows[i] for i in step.of]
-        if any(growing) and step.op in ("add", "subtract", "concatenate"):
-            of = [value if grown else np.zeros_like(value) for value, grown in zip(of, growing, strict=True)]
-        elif any(growing) and not _stays_straight(step, growing):
-            return None
-        values.append(carry_out(step, of, params, units))
-        grows.append(step.op == "input" or (any(growing) and step.op != "full_like"))
-    return np.asarray(values[-1]) if grows[-1] else np.zeros((curve.n_features, len(curve.positions)))
-
-
-def _stays_straight(step: Step, growing: list[bool]) -> bool:
-    if step.op == "full_like":
-        return True
-    return step.op in LINEAR and sum(growing) == 1 and (growing[0] or step.op == "multiply")
+        of = [grows[i] for i in step.of]
+        is_linear = step.op in LINEAR and sum(of) == 1 and (of[0] or step.op == "multiply")
+        if any(of) and not is_linear and step.op not in ("add", "subtract", "concatenate", "full_like"):
+            return False
+        grows.append(step.op == "input" or (any(of) and step.op != "full_like"))
+    return True
 
 
 def _is_missing(value: ir.Value) -> ir.Value:

@@ -25,10 +25,10 @@ Params = dict[str, Any]
 class Curve(ABC):
     """What all curves share.
 
-    A subclass is a frozen dataclass with a `name`. Its own fields are the curve's shape parameters: integers, from 1
-    on, or from what the field declares, as in `width: int = field(default=12, metadata={"least": 0})`. One that is not
-    `"told"` is left out of the spec where it has its default, and of what people read. Its formula may
-    use the array functions that `clickharvest.model.trace` knows.
+    A subclass is a frozen dataclass with a `name`. Its own fields are the curve's shape parameters: integers from 1
+    on, or from what the field declares, as in `width: int = field(default=12, metadata={"least": 0})`. With the
+    metadata `"told": False`, a field at its default is left out of the spec and of summaries. Its formula may use the
+    array functions that `clickharvest.model.trace` knows.
 
     Attributes:
         positions: the positions the curve speaks of, ascending.
@@ -42,7 +42,7 @@ class Curve(ABC):
 
     name: ClassVar[str]
     needs_order: ClassVar[bool] = False
-    """Whether it goes down a list, so that it says nothing of places without order."""
+    """Whether it needs positions of a list, and not places without order."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -59,8 +59,10 @@ class Curve(ABC):
         for parameter in self.shape_fields():
             size, least = getattr(self, parameter.name), parameter.metadata.get("least", 1)
             if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < least:
-                told = f"the curve {self.name!r} has the {parameter.name} {str(size)[:20]}"
-                raise InputError(f"{told}: expected an integer of {least} or more")
+                raise InputError(
+                    f"the curve {self.name!r} has the {parameter.name} {str(size)[:20]}: expected an integer of "
+                    f"{least} or more"
+                )
             object.__setattr__(self, parameter.name, int(size))
 
     @classmethod
@@ -81,7 +83,7 @@ class Curve(ABC):
 
     @property
     def shape(self) -> dict[str, int]:
-        """The shape parameters that people are told."""
+        """The shape parameters that summaries show."""
         return {part.name: getattr(self, part.name) for part in self.shape_fields() if _told(part)}
 
     @abstractmethod
@@ -149,7 +151,7 @@ def make_curve(name: str, positions: tuple[int, ...], anchor: int, n_features: i
     if foreign:
         takes = f"its shape is {', '.join(parameters)}" if parameters else "it has no shape parameters"
         raise InputError(f"the curve {name!r} takes no {clean_text(', '.join(foreign))}: {takes}")
-    missing = [own for own, parameter in parameters.items() if parameter.default is MISSING and own not in shape]
+    missing = [field for field, parameter in parameters.items() if parameter.default is MISSING and field not in shape]
     if missing:
         raise InputError(f"the curve {name!r} needs {', '.join(missing)}: an integer")
     curve: Curve = CURVES[name](positions, anchor, n_features, **shape)

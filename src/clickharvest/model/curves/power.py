@@ -48,8 +48,8 @@ class Power(Curve):
 
         Below 0 the bend would say that next to nothing can move examination, whatever the clicks leave open.
         """
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _Unbent(**own) if self.n_features else self
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _Unbent(**values) if self.n_features else self
 
     def penalty(self, params: Params, xp: Any = np) -> Any:
         """Return ½ |w|²."""
