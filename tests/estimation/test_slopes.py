@@ -139,7 +139,7 @@ def test_contexts_looked_at_in_parts_give_the_same_numbers(objective: str, monke
     fit = Fit(make_curve("mlp", sample.positions, 1, 2, width=3), OBJECTIVES[objective](sample), sample)
     flat, weights, penalty = fit.starts(2, 0), np.random.default_rng(0).poisson(1.0, (2, 40)) * 1.0, np.ones(2)
     whole = [*fit.value_and_grad(flat, weights, penalty), fit.by_query(flat), fit.scores(flat[0])]
-    for name, size in (("loss.CONTEXTS", 7), ("loss.CELLS", 60), ("loss.NUMBERS", 200)):
+    for name, size in (("slopes.CONTEXTS", 7), ("loss.CELLS", 60), ("loss.NUMBERS", 200)):
         monkeypatch.setattr(f"clickharvest.estimation.{name}", size)
     fit = Fit(fit.curve, fit.objective, sample)
     parts = [*fit.value_and_grad(flat, weights, penalty), fit.by_query(flat), fit.scores(flat[0])]

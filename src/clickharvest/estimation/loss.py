@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.estimation.batched_linear_gradients import BatchedLinearGradients, is_straight
-from clickharvest.estimation.objectives.base import NUMBERS, Objective, runs
+from clickharvest.estimation.objectives.base import NUMBERS, Objective, Point
 from clickharvest.estimation.objectives.clickshare import ClickShare
 from clickharvest.estimation.optimise import Rows, Solution, Status, descend, minimise
 from clickharvest.estimation.sample import Sample
-from clickharvest.estimation.slopes import Slopes
+from clickharvest.estimation.slopes import Slopes, columns_of, joined, runs
 from clickharvest.estimation.threads import cores
 from clickharvest.model.curves import Curve, Params, flatten_params, unflatten_params
 from clickharvest.model.trace import trace_formula
@@ -34,10 +34,9 @@ from clickharvest.progress import Update, ignore
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-CONTEXTS = 8_192
-"""Contexts of a curve that are evaluated at once: what fits into a processor's cache is several times faster."""
 CELLS = 150_000
-"""Values of curve and own formula that are evaluated at once, likewise, where an objective can be cut by context."""
+"""Values of curve and own formula that are evaluated at once, where an objective can be cut by context: more leave the
+processor's cache."""
 LARGE = 1_000_000
 """Rows from which a thread with memory of its own is not worth that memory."""
 SMALL = 20_000
@@ -100,7 +99,7 @@ class Fit:
     @cached_property
     def _parts(self) -> list[_Part]:
         objective, x = self._seen
-        return [_Part(part, _columns(x[some])) for some, part in objective.by_contexts(len(x), CELLS)]
+        return [_Part(part, columns_of(x[some])) for some, part in objective.by_contexts(len(x), CELLS)]
 
     @property
     def size(self) -> int:
@@ -297,13 +296,13 @@ class Fit:
         """Return the expected information about the parameters, [n, n], see `Objective.information`."""
         weights = np.ones(self.n_clusters) if weights is None else weights
         objective, x = self._seen
-        return objective.information(_Point(self, flat, x), weights, rough=rough)
+        return objective.information(Point(self._curve, self._own, flat, x), weights, rough=rough)
 
     def scores(self, flat: Array) -> Array:
         """Return the gradient of each query's log likelihood at a parameter vector, [queries, n]."""
         scores = np.zeros((self.n_clusters, self.size))
         objective, x = self._seen
-        at = _Point(self, flat, x)
+        at = Point(self._curve, self._own, flat, x)
         slopes, width = objective.cluster_slopes(at.log_p, at.own), len(self.curve.positions) + objective.columns
         for some in runs(len(slopes.cluster), max(1, NUMBERS // (width * self.size))):
             contexts, row = np.unique(slopes.context[some], return_inverse=True)
@@ -315,12 +314,13 @@ class Fit:
 
     def logits(self, flat: Array) -> Array:
         """Return log p_k(x) of the sample's contexts, with s(x) where ClickShare has it, [m, K]."""
-        return self.objective.logits(*self._formulas(flat, _columns(self.x)))
+        return self.objective.logits(*self._formulas(flat, columns_of(self.x)))
 
     def gradients(self, flat: Array, contexts: Integers) -> Array:
         """Return the gradients of the logits of some contexts, as intervals see them, [contexts, K, n]."""
         curve = self.curve.for_intervals()
-        at = _Point(self, flat, self.x, None if curve is self.curve else Slopes.of_curve(curve))
+        slopes = self._curve if curve is self.curve else Slopes.of_curve(curve)
+        at = Point(slopes, self._own, flat, self.x)
         return self.objective.logits(at.log_p_gradients(contexts), at.own_gradients(contexts) if self._own else None)
 
     def workers(self, *, sharing: bool = False) -> int:
@@ -346,20 +346,20 @@ class Fit:
         for part in self._parts:
             curve = [self._curve.run(flat[:size], x) for x in part.x]
             own = [self._own.run(flat[size:], x) for x in part.x] if self._own else []
-            log_p, of_own = _joined(curve), _joined(own) if own else None
+            log_p, of_own = joined(curve), joined(own) if own else None
             more, by_log_p, by_own = part.objective.value_and_slopes(log_p, of_own, weights, valued=valued)
             value += more
-            slope[:size] += _pulled(self._curve, curve, by_log_p)
+            slope[:size] += self._curve.pull_all(curve, by_log_p)
             if self._own and by_own is not None:
-                slope[size:] += _pulled(self._own, own, by_own)
+                slope[size:] += self._own.pull_all(own, by_own)
         tamed = self.ridge * flat
         return (penalty * float(flat @ tamed) / 2 - value) / self.scale, (penalty * tamed - slope) / self.scale
 
     def _formulas(self, flat: Array, parts: list[Array]) -> tuple[Array, Array | None]:
         """Return log p and the objective's own formula of contexts, [m, K] and [m, columns]."""
         size = self._curve.size
-        log_p = _joined([self._curve.run(flat[:size], x) for x in parts])
-        return log_p, _joined([self._own.run(flat[size:], x) for x in parts]) if self._own else None
+        log_p = self._curve.values(flat[:size], parts)
+        return log_p, self._own.values(flat[size:], parts) if self._own else None
 
     def _initial(self, random: np.random.Generator) -> dict[str, Params]:
         return {"curve": self.curve.init(random), "objective": self.objective.init(random)}
@@ -371,41 +371,6 @@ class _Part:
 
     objective: Objective
     x: list[Array]
-
-
-class _Point:
-    """A fit at some parameters, see `objectives.base.Point`."""
-
-    def __init__(self, fit: Fit, flat: Array, x: Array, curve: Slopes | None = None) -> None:
-        self.size = fit.size
-        self._fit, self._flat, self._x, self._curve = fit, flat, x, curve or fit._curve
-
-    @cached_property
-    def _formulas(self) -> tuple[Array, Array | None]:
-        return self._fit._formulas(self._flat, _columns(self._x))
-
-    @property
-    def log_p(self) -> Array:
-        return self._formulas[0]
-
-    @property
-    def own(self) -> Array | None:
-        return self._formulas[1]
-
-    def log_p_gradients(self, contexts: Integers) -> Array:
-        return self._gradients(self._curve, 0, contexts, len(self._fit.curve.positions))
-
-    def own_gradients(self, contexts: Integers) -> Array:
-        slopes = self._fit._own
-        assert slopes is not None
-        return self._gradients(slopes, self._curve.size, contexts, self._fit.objective.columns)
-
-    def _gradients(self, slopes: Slopes, begin: int, contexts: Integers, columns: int) -> Array:
-        gradients, end = np.zeros((len(contexts), columns, self.size)), begin + slopes.size
-        for some in runs(len(contexts), max(1, NUMBERS // (columns * self.size))):
-            values = slopes.run(self._flat[begin:end], self._x[contexts[some]])
-            gradients[some, :, begin:end] = slopes.push(values)
-        return gradients
 
 
 def flatten(params: dict[str, Params]) -> Array:
@@ -436,22 +401,3 @@ def ridge_of(penalty: Callable[..., Any], like: Params) -> Array:
     ):
         raise InputError("a penalty must be a sum of squares of parameters, such as half_squares returns")
     return ridge
-
-
-def _columns(x: Array) -> list[Array]:
-    """Return contexts in pieces, with columns together in memory; where there is none, a piece without rows."""
-    return [np.asfortranarray(x[some]) for some in runs(len(x), CONTEXTS)] or [x]
-
-
-def _joined(pieces: list[list[Array]]) -> Array:
-    """Return the results of a formula, [m, columns], of the values of its steps for some contexts at a time."""
-    return (
-        pieces[0][-1] if len(pieces) == 1 else np.concatenate([np.ascontiguousarray(values[-1]) for values in pieces])
-    )
-
-
-def _pulled(slopes: Slopes, pieces: list[list[Array]], slope: Array) -> Array:
-    """Return the gradient by a formula's parameters, [n], of what has a slope [m, columns] by its results."""
-    ends = np.cumsum([len(values[-1]) for values in pieces])
-    parts = zip(pieces, np.split(slope, ends[:-1]), strict=True)
-    return sum((slopes.pull(values, np.asfortranarray(part)) for values, part in parts), np.zeros(slopes.size))

@@ -114,7 +114,7 @@ class Residuals:
 
 def residuals_of(fit: Pooled) -> Residuals:
     """Return the residuals of the queries of a fit."""
-    inverse = np.linalg.inv(fit.information + fit.precision)
+    inverse = np.asarray(np.linalg.inv(fit.information + fit.precision), dtype=np.float64)
     effects, parts = effects_of_queries(fit, inverse)
     residual, information, squares, along, kept = (
         np.concatenate([getattr(part, name) for part in parts])

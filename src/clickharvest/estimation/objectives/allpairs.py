@@ -21,11 +21,11 @@ from clickharvest.estimation.objectives.base import (
     ClusterSlopes,
     Objective,
     Point,
-    runs,
     sums_by_cluster_and_context,
     table,
 )
 from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.slopes import runs
 from clickharvest.model.curves import Params, hidden_layer, layers_penalty, sigmoid_layers
 
 Array = NDArray[np.float64]

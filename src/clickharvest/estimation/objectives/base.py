@@ -11,13 +11,15 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.estimation.objectives import OBJECTIVES
 from clickharvest.estimation.sample import Sample
+from clickharvest.estimation.slopes import Slopes, columns_of, runs
 from clickharvest.model.curves import Params
 
 Array = NDArray[np.float64]
@@ -43,26 +45,48 @@ class ClusterSlopes(NamedTuple):
     by_own: Array | None
 
 
-class Point(Protocol):
-    """A curve and an objective's own formula at some parameters, with their gradients."""
+class Point:
+    """A curve and an objective's own formula at some parameters, with their gradients.
 
-    @property
-    def size(self) -> int:
-        """Number n of parameters."""
+    Args:
+        curve: the derivatives of the curve.
+        own: those of the formula; None where there is none.
+        flat: the parameters of both, [n].
+        x: contexts, [m, d].
 
-    @property
+    Attributes:
+        size: number n of parameters.
+    """
+
+    def __init__(self, curve: Slopes, own: Slopes | None, flat: Array, x: Array) -> None:
+        self.size = len(flat)
+        self._curve, self._own, self._flat, self._x = curve, own, flat, x
+
+    @cached_property
     def log_p(self) -> Array:
         """Log examination, [m, K]."""
+        return self._curve.values(self._flat[: self._curve.size], columns_of(self._x))
 
-    @property
+    @cached_property
     def own(self) -> Array | None:
         """The objective's own formula, [m, columns]; None where there is none."""
+        return None if self._own is None else self._own.values(self._flat[self._curve.size :], columns_of(self._x))
 
     def log_p_gradients(self, contexts: Integers) -> Array:
         """Return the gradients of log p in some contexts, [contexts, K, n]."""
+        return self._gradients(self._curve, 0, contexts)
 
     def own_gradients(self, contexts: Integers) -> Array:
         """Return the gradients of the objective's own formula in some contexts, [contexts, columns, n]."""
+        assert self._own is not None
+        return self._gradients(self._own, self._curve.size, contexts)
+
+    def _gradients(self, slopes: Slopes, begin: int, contexts: Integers) -> Array:
+        gradients, end = np.zeros((len(contexts), slopes.columns, self.size)), begin + slopes.size
+        for some in runs(len(contexts), max(1, NUMBERS // (slopes.columns * self.size))):
+            steps = slopes.run(self._flat[begin:end], self._x[contexts[some]])
+            gradients[some, :, begin:end] = slopes.push(steps)
+        return gradients
 
 
 class Objective(ABC):
@@ -156,16 +180,6 @@ class Objective(ABC):
             weights: weights of the clusters.
             rough: whether some of the contexts are enough, where there are many.
         """
-
-
-def runs(length: int, size: int) -> Iterator[slice]:
-    """Return slices of at most some size.
-
-    Example:
-        >>> list(runs(5, 3))
-        [slice(0, 3, None), slice(3, 5, None)]
-    """
-    return (slice(begin, min(begin + size, length)) for begin in range(0, length, size))
 
 
 def table(cells: Integers, values: Array, size: int) -> Array:
