@@ -71,20 +71,20 @@ class BatchedLinearGradients:
     def slopes(self, flat: Array, weights: Array) -> Array:
         """Return the slopes of weighted log likelihoods, [B, n], of parameters [B, n] and weights [B, clusters]."""
         some = [slice(begin, begin + SIDE) for begin in range(0, len(flat), SIDE)]
-        return np.concatenate([self._side_by_side(flat[own], weights[own]) for own in some])
+        return np.concatenate([self._side_by_side(flat[part], weights[part]) for part in some])
 
     def _side_by_side(self, flat: Array, weights: Array) -> Array:
         size, width = len(flat), self._rows.shape[1]
         lines = np.ascontiguousarray(flat.T, dtype=np.float32).reshape(width, -1)
         by_cluster = np.ascontiguousarray(weights.T, dtype=np.float32)
-        found = np.zeros(lines.shape)
+        slopes = np.zeros(lines.shape)
         for look in self._looks:
             rows = self._single[look.contexts]
             residual = _residuals(look, (rows @ lines).reshape(-1, size))
             residual *= by_cluster.take(look.cluster, axis=0)[:, None]
             slope = look.spread @ residual.reshape(-1, size)
-            found += rows.T @ slope.reshape(len(rows), -1)
-        return found.reshape(-1, size).T
+            slopes += rows.T @ slope.reshape(len(rows), -1)
+        return slopes.reshape(-1, size).T
 
     def _cut(self, cells: Cells, block: Block) -> Iterator[_Look]:
         others, pairs = self._n_positions - 1, block.shape[0] == 2
@@ -102,7 +102,8 @@ class BatchedLinearGradients:
             ends = np.append(0, np.cumsum(there.sum(axis=1) if pairs else there))
             shape = (len(ends) - 1, (last + 1 - first) * others)
             reads, spread = (
-                csr_array((own.astype(np.float32), column[there], ends), shape) for own in (signs / (1 + pairs), signs)
+                csr_array((factors.astype(np.float32), column[there], ends), shape)
+                for factors in (signs / (1 + pairs), signs)
             )
             exposure, clicks = exposure.astype(np.float32), clicks.astype(np.float32)
             total = clicks.sum(axis=1, keepdims=True)

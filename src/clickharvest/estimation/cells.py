@@ -265,12 +265,12 @@ class Cells:
 
     def by_query(self, log_p: Array) -> Array:
         """Return the log likelihood of every cluster, [clusters], at a log examination, [cells] or [m, K]."""
-        found = np.zeros(self.n_clusters)
+        likelihood = np.zeros(self.n_clusters)
         for block, logits, _, total in self._softmax(log_p):
             clicks, n = block.of(self.clicks), self.clicks_per_unit[block.units]
             of_units = block.totals(clicks * logits) - n * np.log(total)
-            found += np.bincount(self.cluster_of_unit[block.units], of_units, self.n_clusters)
-        return found
+            likelihood += np.bincount(self.cluster_of_unit[block.units], of_units, self.n_clusters)
+        return likelihood
 
     def by_unit(self, values: Array) -> Array:
         """Return the sum of the cells of every unit, [units]."""

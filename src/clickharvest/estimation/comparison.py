@@ -103,32 +103,30 @@ class ModelComparison:
     def findings(self) -> list[str]:
         """What the differences say, a sentence for each model and each pair of models."""
         models = [name for name in self.scores if name not in (RATES, RECIPROCAL)]
-        told = [f"{name} was fitted on these very clicks: its score is not a held-out one." for name in self.trained_on]
-        told += [
+        sentences = [
+            f"{name} was fitted on these very clicks: its score is not a held-out one." for name in self.trained_on
+        ]
+        sentences += [
             f"{name} has no data on the contexts of {unseen:,} of these {count(self.clicks, 'click')}: there it is "
             "what its curve makes of other contexts."
             for name, unseen in self.unseen.items()
         ]
         for name in models:
             naive = [gain for gain in self.gains if gain.name == name and gain.over in (RATES, RECIPROCAL)]
-            told.append(f"{name} {_join([_verdict(gain) for gain in naive])}.")
-        told += [f"{gain.name} {_verdict(gain)}." for gain in self.gains if gain.over in models]
+            sentences.append(f"{name} {_join([_verdict(gain) for gain in naive])}.")
+        sentences += [f"{gain.name} {_verdict(gain)}." for gain in self.gains if gain.over in models]
         if self.effective_queries < FEWEST:
             nouns = cluster_nouns(self.clustered_by)
-            told.append(
+            sentences.append(
                 f"No intervals: {count(self.queries, *nouns)} with clicks, as good as "
                 f"{self.effective_queries:.1f} of equal size; score a log with more {nouns[1]}."
             )
-        return told
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON holds it."""
-        own = {"gains": [asdict(gain) | {"found": gain.found} for gain in self.gains], "findings": self.findings}
-        return (
-            asdict(self)
-            | {"scores": dict(self.scores), "left_out": dict(self.left_out), "unseen": dict(self.unseen)}
-            | own
-        )
+        gains = [asdict(gain) | {"found": gain.found} for gain in self.gains]
+        return asdict(self) | {"gains": gains, "findings": self.findings}
 
 
 def compare_models(
@@ -204,7 +202,7 @@ def compare_models(
     here = np.isin(interventions.position, positions)
     fingerprints = fitted_fingerprints(interventions)
     return ModelComparison(
-        scores={name: float(own.sum() / clicks.sum()) for name, own in likelihood.items()},
+        scores={name: float(values.sum() / clicks.sum()) for name, values in likelihood.items()},
         gains=tuple(find_gain(one, other, likelihood[one] - likelihood[other], clicks, level) for one, other in pairs),
         positions=positions,
         clicks=int(clicks.sum()),
@@ -217,7 +215,7 @@ def compare_models(
         level=level,
         trained_on=tuple(name for name, model in models.items() if model.info.get("data") in fingerprints),
         clustered_by=sample.clustered_by,
-        unseen={name: own for name, model in models.items() if (own := _unseen(model, rows, positions))},
+        unseen={name: n for name, model in models.items() if (n := _unseen(model, rows, positions))},
     )
 
 
@@ -256,24 +254,24 @@ def split_by_context(interventions: Interventions, models: Mapping[str, Propensi
 
 def scored_sample(rows: Interventions, positions: tuple[int, ...]) -> Sample:
     """Return the rows that can be scored."""
-    told = "nothing to score: no clicked unit stands at two positions"
+    problem = "nothing to score: no clicked unit stands at two positions"
     if len(positions) < 2:
-        found = f"that all models and the log have ({spell_positions(positions) or 'none'})"
-        raise NotIdentifiedError(f"{told} {found}; compare models of the same positions, or score a larger log")
+        common = f"that all models and the log have ({spell_positions(positions) or 'none'})"
+        raise NotIdentifiedError(f"{problem} {common}; compare models of the same positions, or score a larger log")
     try:
         sample = make_sample(rows, positions)
     except InputError:
         sample = None
     if sample is None or not sample.clicks.any():
-        raise NotIdentifiedError(f"{told} among {spell_positions(positions)}; score a larger log")
+        raise NotIdentifiedError(f"{problem} among {spell_positions(positions)}; score a larger log")
     return sample
 
 
 def log_propensity(model: Propensities, rows: Interventions, positions: tuple[int, ...]) -> Array:
     """Return log p_k(x) of every row that is scored, [n]."""
     sample = make_sample(rows, positions, model.encoder)
-    own = [model.curve.positions.index(k) for k in positions]
-    log_p: Array = model.curve.relative(model.params, sample.x)[:, own][sample.context, sample.position]
+    columns = [model.curve.positions.index(k) for k in positions]
+    log_p: Array = model.curve.relative(model.params, sample.x)[:, columns][sample.context, sample.position]
     return log_p
 
 
@@ -283,8 +281,8 @@ def _unseen(model: Propensities, rows: Interventions, positions: tuple[int, ...]
         return 0
     sample = make_sample(rows, positions, model.encoder)
     doubts = model.support.doubts(model.encoder, sample.x, model.shown, None)
-    own = [model.shown.index(k) for k in positions]
-    supported = supported_by(doubts, (len(sample.x), len(model.shown)))[:, own]
+    columns = [model.shown.index(k) for k in positions]
+    supported = supported_by(doubts, (len(sample.x), len(model.shown)))[:, columns]
     return int(sample.clicks[~supported[sample.context, sample.position]].sum())
 
 
@@ -309,7 +307,7 @@ def likelihood_by_query(sample: Sample, log_p: Mapping[str, Array]) -> tuple[dic
     """Return Σ_u Σ_k C_{u,k} log π_{u,k} by name, of each query, or what else clusters, that has clicks, and these."""
     clicks: Array = np.bincount(sample.cluster, weights=sample.clicks).astype(np.float64)
     cells = cells_of(sample)
-    return {name: cells.by_query(own[cells.rows])[clicks > 0] for name, own in log_p.items()}, clicks[clicks > 0]
+    return {name: cells.by_query(values[cells.rows])[clicks > 0] for name, values in log_p.items()}, clicks[clicks > 0]
 
 
 def effective(clicks: Array) -> float:

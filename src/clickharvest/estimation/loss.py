@@ -215,15 +215,15 @@ class Fit:
         flat, strength, taken = start[None], np.array([penalty]), 0
         for _ in range(ROUNDS if rounds is None else rounds):
             root = self.root(flat[0], penalty, weights)
-            found = self.solve(flat, weights[None], strength, root=root, tolerance=tolerance, max_iterations=STEPS)
-            flat, taken = found.params, taken + int(found.iterations[0])
-            if found.status[0] is not Status.out_of_iterations:
+            solution = self.solve(flat, weights[None], strength, root=root, tolerance=tolerance, max_iterations=STEPS)
+            flat, taken = solution.params, taken + int(solution.iterations[0])
+            if solution.status[0] is not Status.out_of_iterations:
                 break
         else:
             if rounds is None:
-                found = self.solve(flat, weights[None], strength, tolerance=tolerance)
-                taken += int(found.iterations[0])
-        return replace(found, iterations=np.array([taken]))
+                solution = self.solve(flat, weights[None], strength, tolerance=tolerance)
+                taken += int(solution.iterations[0])
+        return replace(solution, iterations=np.array([taken]))
 
     def value_and_grad(
         self, flat: Array, weights: Array, penalty: Array, *, valued: bool = True

@@ -74,12 +74,12 @@ class MultinomialLogit(Cells):
     def _entries(self, cells: Integers) -> tuple[Integers, Integers]:
         """Return what some cells read: the number of each among them, and row of features · n_blocks + block."""
         position = self.position[cells]
-        own = np.flatnonzero(position != self.anchored)
-        at = self.context[cells[own]] * self.n_blocks + position[own] - (position[own] > self.anchored)
+        entries = np.flatnonzero(position != self.anchored)
+        at = self.context[cells[entries]] * self.n_blocks + position[entries] - (position[entries] > self.anchored)
         if not self._shared:
-            return own, at
+            return entries, at
         every = (self.context[cells] + self._rows_of_own) * self.n_blocks + self.n_blocks - 1
-        return np.concatenate([own, np.arange(len(cells))]), np.concatenate([at, every])
+        return np.concatenate([entries, np.arange(len(cells))]), np.concatenate([at, every])
 
     def design(self, cells: Integers) -> csr_array:
         """Return the rows z of some cells, [cells, size]."""
@@ -93,9 +93,9 @@ class MultinomialLogit(Cells):
     def gradients(self, contexts: Integers) -> Array:
         """Return the gradients of log p_k(x) / p_anchor(x) of some contexts, [contexts, K, size]."""
         others = np.delete(np.arange(self.n_positions), self.anchored)
-        found = np.zeros((len(contexts), self.n_positions, self.n_blocks, self.width))
-        found[:, others, np.arange(len(others))] = self.features[contexts][:, None]
-        return found.reshape(len(contexts), self.n_positions, self.size)
+        gradients = np.zeros((len(contexts), self.n_positions, self.n_blocks, self.width))
+        gradients[:, others, np.arange(len(others))] = self.features[contexts][:, None]
+        return gradients.reshape(len(contexts), self.n_positions, self.size)
 
     def shares(self, theta: Array) -> Shares:
         """Return log likelihood, shares and residuals at θ [size]."""
@@ -105,11 +105,11 @@ class MultinomialLogit(Cells):
         """Return log examination relative to the anchor at θ [size], with what the shared block adds, [cells]."""
         by_block = theta.reshape(self.n_blocks, self.width)
         if self._tabled:
-            own = (self.features @ by_block.T).ravel().take(self._at)
+            values = (self.features @ by_block.T).ravel().take(self._at)
         else:
             row, block = np.divmod(self._at, self.n_blocks)
-            own = np.einsum("ej,ej->e", self.features[row], by_block[block])
-        return np.bincount(self._cell, own, len(self.unit)).astype(np.float64)
+            values = np.einsum("ej,ej->e", self.features[row], by_block[block])
+        return np.bincount(self._cell, values, len(self.unit)).astype(np.float64)
 
     def score(self, shares: Shares) -> Array:
         """Return the gradient of the log likelihood, [size]."""
@@ -151,11 +151,11 @@ class MultinomialLogit(Cells):
         """Add Σ N π z zᵀ of some entries to H, [blocks, width, blocks, width]."""
         for i in range(self.n_blocks):
             some = np.flatnonzero(block == i)
-            own, weighted = rows[some], rows[some] * expected[some, None]
-            whole[i, :, i] += weighted.T @ own
+            z, weighted = rows[some], rows[some] * expected[some, None]
+            whole[i, :, i] += weighted.T @ z
             if self._shared and i < self.n_blocks - 1:  # what the cell reads of the shared block: all but the 1
-                own[:, 0] = 0.0
-                both = weighted.T @ own
+                z[:, 0] = 0.0
+                both = weighted.T @ z
                 whole[i, :, -1] += both
                 whole[-1, :, i] += both.T
 

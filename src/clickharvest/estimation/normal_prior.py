@@ -150,11 +150,11 @@ def place_prior(places: Places, positions: tuple[int, ...], anchor: int, width: 
         size: parameters of all blocks.
     """
     slopes, by_column = parents(places, positions, anchor)
-    own, free = less_anchor(np.eye(len(positions)), positions.index(anchor)), slopes.shape[1]
-    groups = {f"by {column}": rows for column, rows in by_column.items()} | {"place": own}
+    deviations, free = less_anchor(np.eye(len(positions)), positions.index(anchor)), slopes.shape[1]
+    groups = {f"by {column}": rows for column, rows in by_column.items()} | {"place": deviations}
     contexts = {"steepness": slopes} if free else {}
-    contexts |= {f"context by {column}": rows for column, rows in by_column.items()} | {"context": own}
-    unlearned = () if len(own) > free else ("place",)
+    contexts |= {f"context by {column}": rows for column, rows in by_column.items()} | {"context": deviations}
+    unlearned = () if len(deviations) > free else ("place",)
     return NormalPrior(groups, contexts if width > 1 else {}, WIDE * slopes, width, size, unlearned)
 
 

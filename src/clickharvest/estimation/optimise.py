@@ -99,16 +99,16 @@ def minimise(
         if not len(active) or taken == max_iterations:
             break
         iterations[active] += 1
-        own = [(step[active], change[active], curvature[active]) for step, change, curvature in steps]
-        direction = -_two_loops(grad[active], own)
+        history = [(step[active], change[active], curvature[active]) for step, change, curvature in steps]
+        direction = -_two_loops(grad[active], history)
         slope = (direction * grad[active]).sum(axis=1)
         direction = np.where(slope[:, None] < 0, direction, -grad[active])
         if not steps:
             direction /= np.maximum(1.0, np.linalg.norm(direction, axis=1, keepdims=True))
         slope = (direction * grad[active]).sum(axis=1)
         moved, new_value, new_grad = params.copy(), value.copy(), grad.copy()
-        found = _backtrack(value_and_grad, moved, new_value, new_grad, direction, slope, active)
-        for stuck in active[~found]:
+        moved_on = _backtrack(value_and_grad, moved, new_value, new_grad, direction, slope, active)
+        for stuck in active[~moved_on]:
             status[stuck] = Status.stalled
         step, change = moved - params, new_grad - grad
         curvature = (step * change).sum(axis=1)
@@ -148,22 +148,22 @@ def _backtrack(
 
     Changes `params`, `value` and `grad` in place where a step was found, and returns where, [active].
     """
-    found = np.zeros(len(active), dtype=np.bool_)
+    done = np.zeros(len(active), dtype=np.bool_)
     length = 1.0
     for _ in range(30):
-        waiting = np.flatnonzero(~found)
+        waiting = np.flatnonzero(~done)
         rows = active[waiting]
         tried = params[rows] + length * direction[waiting]
         new_value, new_grad = value_and_grad(tried, rows)
         enough = new_value <= value[rows] + 1e-4 * length * slope[waiting] + 1e-14 * np.abs(value[rows])
         enough &= np.isfinite(new_value)
-        done = rows[enough]
-        params[done], value[done], grad[done] = tried[enough], new_value[enough], new_grad[enough]
-        found[waiting[enough]] = True
-        if found.all():
+        moved = rows[enough]
+        params[moved], value[moved], grad[moved] = tried[enough], new_value[enough], new_grad[enough]
+        done[waiting[enough]] = True
+        if done.all():
             break
         length /= 2
-    return found
+    return done
 
 
 def descend(

@@ -183,8 +183,8 @@ def curve_order(curve: Curve, shares: MultinomialLogit) -> Integers:
         [1, 3, 0, 2]
     """
     others = [k for k in shares.positions if k != curve.anchor]
-    own = np.arange(len(others) * shares.width).reshape(-1, shares.width)[np.isin(others, curve.positions)]
-    return np.concatenate([own[:, 1:].T.ravel(), own[:, 0]])
+    numbers = np.arange(len(others) * shares.width).reshape(-1, shares.width)[np.isin(others, curve.positions)]
+    return np.concatenate([numbers[:, 1:].T.ravel(), numbers[:, 0]])
 
 
 def start(log_p: Array, shares: MultinomialLogit, precision: Array) -> Pooled:
@@ -276,6 +276,6 @@ def most_evident(prior: NormalPrior, start: Array, information: Array, linear: A
         return -value, -gradient[learned]
 
     bounds = [tuple(np.log(BOUNDS))] * int(learned.sum())
-    found = start.copy()
-    found[learned] = minimize(loss, start[learned], jac=True, method="L-BFGS-B", bounds=bounds).x
-    return found
+    best = start.copy()
+    best[learned] = minimize(loss, start[learned], jac=True, method="L-BFGS-B", bounds=bounds).x
+    return best

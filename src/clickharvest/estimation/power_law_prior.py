@@ -81,9 +81,9 @@ class PowerLawPrior(NormalPrior):
         seen = np.einsum("cij,cj->ci", narrow, (covariance @ linear)[rows])
         variance = np.where(np.arange(self.width) > 0, spread[2] ** 2, spread[0] ** 2)
         hold = np.where(np.arange(self.width) > 0, (spread[2] / spread[1]) ** 2, 0.0)
-        own = narrow - precision[rows[:, :, None], rows[:, None]]
+        known = narrow - precision[rows[:, :, None], rows[:, None]]
         other = copy(self)
-        other.weights = weigh_positions(self.log_k, self.anchored, self.weights, variance, hold, own, seen)
+        other.weights = weigh_positions(self.log_k, self.anchored, self.weights, variance, hold, known, seen)
         other._scale = self._scale.copy()
         other._scale[self._group == 0] = other.weights[0] ** -0.5
         other._scale[self._group == 2] = other.weights[1:].ravel() ** -0.5
@@ -189,5 +189,5 @@ def _law(log_k: Array) -> Array:
 
 def _law_covariance(x: Array, weights: Array, hold: Array | float) -> Array:
     """Return G of `off_law`, [..., 2, 2]."""
-    held = np.multiply.outer(hold, np.diag([0.0, 1.0]))
-    return np.asarray(np.linalg.inv(x.T @ (weights[..., None] * x) + held), dtype=np.float64)
+    prior = np.multiply.outer(hold, np.diag([0.0, 1.0]))
+    return np.asarray(np.linalg.inv(x.T @ (weights[..., None] * x) + prior), dtype=np.float64)

@@ -198,7 +198,7 @@ class _Search:
 
     def __init__(self, relevance: str, fit: Fit, shares: Fit, aside: Array, plain: Array) -> None:
         self.relevance, self.aside, self.size = relevance, aside, shares.size
-        self.fits = [(fit.among(own == 0), fit.among(own > 0), shares.among(own > 0)) for own in aside]
+        self.fits = [(fit.among(fold == 0), fit.among(fold > 0), shares.among(fold > 0)) for fold in aside]
         self.starts = [_with_contexts(fit, one) for one in plain]
         self.of_pbm = self._shares(self.starts)
         self.judged: dict[tuple[float, float], Judged] = {}
@@ -209,9 +209,9 @@ class _Search:
         for ridge_h, ridge_g in ridges:
             flats = [
                 learning.with_ridge(ridge_g / ridge_h)
-                .settle(start[None], (1 - own)[None], np.array([ridge_h]))
+                .settle(start[None], (1 - fold)[None], np.array([ridge_h]))
                 .params[0]
-                for (learning, _, _), start, own in zip(self.fits, flats, self.aside, strict=True)
+                for (learning, _, _), start, fold in zip(self.fits, flats, self.aside, strict=True)
             ]
             pairs = sum(
                 float(judging.by_query(flat[None]).sum())

@@ -207,11 +207,11 @@ def find_reach(interventions: Interventions, anchor: int) -> Reach:
     linked = linked_positions(anchor, first, second, won, lost)
     if len(linked) < 2:
         places = interventions.places
-        found = name_places(shown.tolist(), places) if len(shown) else "none"
+        shown_at = name_places(shown.tolist(), places) if len(shown) else "none"
         what = "position" if places is None else "place"
         raise NotIdentifiedError(
             f"no {what} is linked to {name_place(anchor, places)}: clicked units were never shown both there and "
-            f"elsewhere (found: {found}); run clickharvest check to see what would help"
+            f"elsewhere (found: {shown_at}); run clickharvest check to see what would help"
         )
     return Reach(linked, linked_positions(anchor, first, second, won + lost, won + lost))
 
@@ -381,8 +381,8 @@ def _without_contexts(rows: Interventions) -> Interventions:
     first, _ = rows.cells()
     _, place = distinct(rows.unit, rows.position)
     whole = np.bincount(place[first], weights=rows.exposure[first])
-    own = () if rows.cluster is None else (rows.cluster,)
-    kept, code = distinct(place, *own)
+    clusters = () if rows.cluster is None else (rows.cluster,)
+    kept, code = distinct(place, *clusters)
     return replace(
         rows.take(kept),
         exposure=whole[place[kept]].astype(np.float64),

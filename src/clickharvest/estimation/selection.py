@@ -256,15 +256,15 @@ class _Race:
         weights, strength = (1.0 - aside)[None], np.array([penalty])
 
         if not fold:
-            found = fit.settle(self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS)
+            solution = fit.settle(self._near(penalty)[None], weights, strength, tolerance=self.tolerance, rounds=LOOKS)
         else:
             begin = self.of_folds[penalty][0][None]
             if penalty not in self.roots:
                 self.roots[penalty] = fit.root(begin[0], penalty)
             root = self.roots[penalty]
-            found = fit.solve(begin, weights, strength, root=root, tolerance=self.tolerance, max_iterations=MOST)
-        (by_query,) = self.judging.by_query(found.params)
-        self.of_folds.setdefault(penalty, []).append(found.params[0])
+            solution = fit.solve(begin, weights, strength, root=root, tolerance=self.tolerance, max_iterations=MOST)
+        (by_query,) = self.judging.by_query(solution.params)
+        self.of_folds.setdefault(penalty, []).append(solution.params[0])
         self.held_out.setdefault(penalty, []).append(by_query)
         inside = by_query[aside > 0].sum()
         return float(inside) if np.isfinite(inside) else -np.inf
@@ -274,10 +274,10 @@ class _Race:
         if not self.of_folds:
             return self.start
         nearest = min(self.of_folds, key=lambda other: abs(np.log((other or 1) / (penalty or 1))))
-        found = self.of_folds[nearest][0]
+        flat = self.of_folds[nearest][0]
         tamed = self.fit.ridge > 0
-        collapsed = nearest > penalty and np.abs(found[tamed]).max(initial=0.0) < COLLAPSED
-        return self.start if collapsed or not np.isfinite(found).all() else found
+        collapsed = nearest > penalty and np.abs(flat[tamed]).max(initial=0.0) < COLLAPSED
+        return self.start if collapsed or not np.isfinite(flat).all() else flat
 
     def _judged(self, penalty: float) -> Judged:
         held_out, of_folds = np.array(self.held_out[penalty]), np.array(self.of_folds[penalty])
@@ -340,7 +340,7 @@ def _lines(pooled: Mapping[Curve, Pooled]) -> tuple[Array, Array] | None:
 
 def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
     shares = pooled.shares
-    again = np.array(list(in_threads(lambda own: pooled.refit(1.0 - own).theta, list(aside), fit.workers())))
+    again = np.array(list(in_threads(lambda fold: pooled.refit(1.0 - fold).theta, list(aside), fit.workers())))
     flats = again[:, curve_order(fit.curve, shares)]
     if shares.positions == fit.curve.positions:
         held_out = np.array([shares.by_query(shares.log_p(theta)) for theta in again])

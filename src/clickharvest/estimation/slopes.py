@@ -111,20 +111,20 @@ class Slopes:
         """Return the gradient by the parameters, [n], of what has the slope [m, columns] by the result."""
         slopes: list[Any] = [None] * len(values)
         slopes[-1] = slope
-        found = {name: np.zeros(np.shape(value)) for name, value in self._like.items()}
+        gradients = {name: np.zeros(np.shape(value)) for name, value in self._like.items()}
         for number in range(len(values) - 1, -1, -1):
-            step, own = self._steps[number], slopes[number]
-            if own is None:
+            step, slope_here = self._steps[number], slopes[number]
+            if slope_here is None:
                 continue
             if step.op == "parameter":
-                found[step.about["name"]] = own
+                gradients[step.about["name"]] = slope_here
             for place, i in enumerate(step.of):
                 if self._active[i]:
-                    back = _pulled(step, place, [values[j] for j in step.of], values[number], own)
+                    back = _pulled(step, place, [values[j] for j in step.of], values[number], slope_here)
                     back = _unspread(back, np.shape(values[i]))
                     slopes[i] = back if slopes[i] is None else slopes[i] + back
             slopes[number] = None
-        return flatten_params(found)
+        return flatten_params(gradients)
 
     def push(self, values: list[Array]) -> Array:
         """Return how the result changes with each parameter, [m, columns, n]."""
@@ -141,14 +141,14 @@ class Slopes:
                 of = [values[i] for i in step.of]
                 active = [place for place, i in enumerate(step.of) if self._active[i]]
                 only = changes[step.of[active[0]]]
-                own = _factor(step.op, active[0], of, values[number]) if len(active) == 1 else None
-                if own is not None and only.shape[:-1] == values[number].shape:
+                derivative = _factor(step.op, active[0], of, values[number]) if len(active) == 1 else None
+                if derivative is not None and only.shape[:-1] == values[number].shape:
                     before = factors[step.of[active[0]]]
-                    factor = own if before is None else before * own
+                    factor = derivative if before is None else before * derivative
                     changes.append(only)
                 else:
-                    told = [_scaled(changes[i], factors[i]) for i in step.of]
-                    changes.append(_pushed(step, of, told, values[number]))
+                    scaled = [_scaled(changes[i], factors[i]) for i in step.of]
+                    changes.append(_pushed(step, of, scaled, values[number]))
             factors.append(factor)
         return np.asarray(_scaled(changes[-1], factors[-1]))
 
@@ -156,7 +156,7 @@ class Slopes:
     def _units(self) -> Params:
         """How each parameter array changes with every parameter, [..., n]."""
         columns = [unflatten_params(unit, self._like) for unit in np.eye(self.size)]
-        return {name: np.stack([own[name] for own in columns], axis=-1) for name in self._like}
+        return {name: np.stack([unit_params[name] for unit_params in columns], axis=-1) for name in self._like}
 
 
 def columns_of(x: Array) -> list[Array]:
@@ -178,13 +178,13 @@ def runs(length: int, size: int) -> Iterator[slice]:
 
 def softplus(z: Array) -> Array:
     """Return log(1 + e^z); faster than NumPy's `logaddexp`."""
-    found: Array = np.abs(z)
-    np.negative(found, out=found)
-    np.exp(found, out=found)
-    found += 1.0
-    np.log(found, out=found)
-    found += np.maximum(z, 0.0)
-    return found
+    result: Array = np.abs(z)
+    np.negative(result, out=result)
+    np.exp(result, out=result)
+    result += 1.0
+    np.log(result, out=result)
+    result += np.maximum(z, 0.0)
+    return result
 
 
 def _log_of_sum(a: Array, b: Array) -> Array:
@@ -318,15 +318,16 @@ def _pushed(step: Step, of: list[Array], changes: list[Any], value: Array) -> Ar
         case "transpose":
             return np.swapaxes(change, 0, 1)
         case "concatenate":
-            size = next(own.shape[-1] for own in changes if own is not None)
+            size = next(part_change.shape[-1] for part_change in changes if part_change is not None)
             parts = [
-                np.zeros((*part.shape, size)) if own is None else own for part, own in zip(of, changes, strict=True)
+                np.zeros((*part.shape, size)) if part_change is None else part_change
+                for part, part_change in zip(of, changes, strict=True)
             ]
             return np.concatenate(parts, axis=-2)
     total: Any = None
-    for place, own in enumerate(changes):
-        if own is not None:
-            aligned = own.reshape(*[1] * (value.ndim + 1 - own.ndim), *own.shape)
+    for place, part_change in enumerate(changes):
+        if part_change is not None:
+            aligned = part_change.reshape(*[1] * (value.ndim + 1 - part_change.ndim), *part_change.shape)
             factor = np.asarray(_factor(step.op, place, of, value))
             part = aligned if factor.ndim == 0 and factor == 1.0 else aligned * factor[..., None]
             total = part if total is None else total + part

@@ -47,11 +47,11 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         linked = linked_by(sample, curve.anchor, rows)
         if sample.unit_kind == "context" and len(linked) == len(sample.positions):  # units as they are, but fewer
             clicks = cells.clicks_per_unit * rows[cells.row_of_unit]
-            found = _effective(cells, share, cells.cluster_of_unit, clicks, anchored)
+            queries_of = _effective(cells, share, cells.cluster_of_unit, clicks, anchored)
         else:
             there = np.isin(np.array(sample.positions), linked)[sample.position]
-            found = effective_queries(replace(sample.take(rows & there), division=None), curve.anchor, log_p)
-        by_position = dict(zip(sample.positions, found, strict=True))
+            queries_of = effective_queries(replace(sample.take(rows & there), division=None), curve.anchor, log_p)
+        by_position = dict(zip(sample.positions, queries_of, strict=True))
         return tuple(k for k in linked if (count := by_position[k]) is None or round(count) >= ENOUGH)
 
     # Rows of a cluster stand together and mostly share their context: one look at each run of them is enough.
@@ -68,8 +68,8 @@ def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextE
         linked = [sample.positions if has.all() else enough(np.repeat(has, lengths)) for has in values.T]
         reach = None
         if part.kind == "numeric":
-            told = values[:, 0]
-            reach = _reach(part.mean + part.sd * block[told, 0], cluster[told])
+            known = values[:, 0]
+            reach = _reach(part.mean + part.sd * block[known, 0], cluster[known])
         columns.append(ColumnSupport(tuple(linked), bool(unknown.any()), reach))
     apart = () if encoder is None else _never_together(encoder, sample.x[np.unique(sample.context)])
     return Support(tuple(columns), queries, apart)
@@ -111,9 +111,9 @@ def _effective(cells: Cells, share: Array, query: Integers, clicks: Array, ancho
         n_units = len(variance)
         parts += csr_array((clicks[units], (query[units], np.arange(n_units))), shape=(len(parts), n_units)) @ variance
     total, squares = parts.sum(axis=0), (parts**2).sum(axis=0)
-    found: list[float | None] = (total**2 / np.maximum(squares, np.finfo(float).tiny)).tolist()
-    found[anchored] = None
-    return tuple(found)
+    effective: list[float | None] = (total**2 / np.maximum(squares, np.finfo(float).tiny)).tolist()
+    effective[anchored] = None
+    return tuple(effective)
 
 
 def _never_together(encoder: ContextEncoder, x: Array) -> tuple[tuple[int, int, int, int], ...]:
@@ -123,11 +123,11 @@ def _never_together(encoder: ContextEncoder, x: Array) -> tuple[tuple[int, int, 
     number: list[int] = []
     begin = 0
     for i, part in enumerate(encoder.parts):
-        own, _ = used_values(part, x[:, begin : begin + len(part.features)])
+        used, _ = used_values(part, x[:, begin : begin + len(part.features)])
         begin += len(part.features)
-        values.append(csr_array(own, dtype=np.float64))
-        column += [i] * own.shape[1]
-        number += range(own.shape[1])
+        values.append(csr_array(used, dtype=np.float64))
+        column += [i] * used.shape[1]
+        number += range(used.shape[1])
     every = csr_array(hstack(values))
     together = (every.T @ every).toarray() > 0
     had, of = together.diagonal(), np.array(column)

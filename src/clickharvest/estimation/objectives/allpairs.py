@@ -222,17 +222,19 @@ class AllPairs(Objective):
         begin = np.searchsorted(self.rows.context, np.arange(m + 1))
         for some in runs(int(seen.sum()), max(1, NUMBERS // width)):
             contexts = np.flatnonzero(seen)[some]
-            own = np.concatenate([np.arange(*ends) for ends in zip(begin[contexts], begin[contexts + 1], strict=True)])
-            w, place = weight[:, own], np.searchsorted(contexts, self.rows.context[own])
-            z = at.log_p_gradients(contexts)[place, self.rows.position[:, own]]
+            some_rows = np.concatenate(
+                [np.arange(*ends) for ends in zip(begin[contexts], begin[contexts + 1], strict=True)]
+            )
+            w, place = weight[:, some_rows], np.searchsorted(contexts, self.rows.context[some_rows])
+            z = at.log_p_gradients(contexts)[place, self.rows.position[:, some_rows]]
             if at.own is not None:
-                odds = at.own_gradients(contexts)[place, self._ways(self.columns)[:, own]]
-                z += np.einsum("wr,wri->ri", by_odds[:, own], odds)
+                odds = at.own_gradients(contexts)[place, self._ways(self.columns)[:, some_rows]]
+                z += np.einsum("wr,wri->ri", by_odds[:, some_rows], odds)
             else:
-                both = np.where(best[own] < 0, w.prod(axis=0) / np.maximum(w.sum(axis=0), 1e-300), 0.0)
+                both = np.where(best[some_rows] < 0, w.prod(axis=0) / np.maximum(w.sum(axis=0), 1e-300), 0.0)
                 apart = (z[0] - z[1]) * np.sqrt(both)[:, None]
                 total += apart.T @ apart
-                w = np.where(best[own] < 0, 0.0, w)
+                w = np.where(best[some_rows] < 0, 0.0, w)
             z = (z * np.sqrt(w)[:, :, None]).reshape(-1, at.size)
             total += z.T @ z
         seen_weight = weight[:, seen[self.rows.context]].sum()
