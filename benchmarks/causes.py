@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,17 +25,14 @@ from typing import Any
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
-import json
-
 import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clickharvest.rank import ranking_metrics
-from experiments import Plan, Run
-from experiments.families import learning, semi_synthetic
-from experiments.families.models import CPBM, HIDDEN_CONSTANT, HIDDEN_NETWORK, PBM, fit_interventions
+from experiments import Plan, learning, semi_synthetic
+from experiments.models import CPBM, HIDDEN_CONSTANT, HIDDEN_NETWORK, PBM, fit_interventions
 
 Array = NDArray[np.float64]
 Table = dict[str, list[Any]]
@@ -63,13 +61,12 @@ def relevance_errors(task: tuple[str, float, int], data: Path) -> list[Array]:
     options = dict(VARIANTS[name])
     world, sweeps = options.pop("world", "mq2007_part"), options.pop("sweeps", SWEEPS)
     settings = {key: options.pop(key) for key in ("queries",) if key in options}
-    source = None if world == "synthetic" else data
     errors = []
     for model in (HIDDEN_CONSTANT, HIDDEN_NETWORK):
-        plan = Plan(world=world)
+        plan = Plan(world=world, source=None if world == "synthetic" else data)
         run = semi_synthetic.make_runs(plan, [model], seeds=seed + 1, sweeps=sweeps, eta=1.0, zeta=zeta)[-1]
-        run = Run(run.family, run.world, run.seed, {**run.log, **settings}, run.fit)
-        simulation = semi_synthetic.simulate_run(run.group, source)
+        run = replace(run, log={**run.log, **settings})
+        simulation = semi_synthetic.simulate_run(run.unfitted)
         fit = dict(run.fit) | {"options": run.fit["options"] | options}
         found = fit_interventions(fit, simulation.interventions(), seed)
         for contexts, truth in (
@@ -112,10 +109,9 @@ def relevance(data: Path, jobs: int) -> None:
 def learned(task: tuple[str, float, int, int, float]) -> tuple[float, float]:
     """Return AvgRank on test queries, and the effective share of the clicks, of one seed and one kind of weights."""
     model, power, seed, training_seed, sweeps = task
-    plan, learners = Plan(), [learning.LIGHTGBM]
-    run = learning.make_runs(plan, [model], learners=learners, seeds=seed + 1, sweeps=sweeps, eta=10.0)[-1]
-    simulation = learning.simulate_run(run.group, None)
-    propensity = learning._propensities(run.group, json.dumps(learning._estimate(model)), None) ** power
+    run = learning.make_runs(Plan(), [model], learning.LIGHTGBM, seeds=seed + 1, sweeps=sweeps, eta=10.0)[-1]
+    simulation = learning.simulate_run(run.unfitted)
+    propensity = learning.propensities(run.unfitted, model) ** power
     scores, _ = learning._lightgbm(simulation, propensity, run.fit, seed + 100 * training_seed)
     test = simulation.test
     ranks = ranking_metrics(scores, test.grades, test.starts, ("avg_rank",), threshold=test.threshold)["avg_rank"]

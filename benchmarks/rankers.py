@@ -140,11 +140,13 @@ def measure(kind: str, corpus: str, share: float, clicks: int, seed: int) -> dic
 def corpus_of(name: str, seed: int) -> Any:
     """Return a corpus by name or path."""
     from clickharvest.simulate import read_letor, synthetic_corpus
-    from experiments.families.corpora import find_corpus
+
+    sys.path.append(str(HERE.parent))
+    from experiments.corpora import find_corpus
 
     if name == "synthetic":
         return synthetic_corpus(1_200, docs=(15, 30), features=60, seed=seed)
-    return read_letor(find_corpus(name).path or name)
+    return read_letor(find_corpus(name)[1] or name)
 
 
 def estimate(log: Log, kind: str) -> Array:

@@ -1,9 +1,10 @@
-"""Experiments: runs, their store, measuring them once, killed or not, and judging what came out."""
+"""Experiments: plans that JSON holds, errors by their formulas, corpora, and checks that pass and fail."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from clickharvest.errors import InputError
 from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
 from clickharvest.simulate import Simulation
-from experiments import Experiment, Plan, Results, Run, experiment_ids, load_experiment
-from experiments.families.corpora import find_corpus, find_data
-from experiments.families.models import (
+from experiments import Experiment, Plan, Result, Results, Run, load_experiments
+from experiments.corpora import find_corpus, find_data
+from experiments.measuring import measure
+from experiments.models import (
     AUTHORS,
     AUTHORS_ORACLE,
     CLICKSHARE,
@@ -34,11 +36,10 @@ from experiments.families.models import (
     fit_baseline,
     fit_settings,
 )
-from experiments.families.semi_synthetic import FAMILY, errors, predicted, simulate_run
-from experiments.runner.measuring import measure_run
-from experiments.runner.runs import Result
+from experiments.semi_synthetic import FAMILY, errors, predict, simulate_run
 from places import SHARED_DATA
 
+IDS = [experiment.id for experiment in load_experiments()]
 SMALL = {"training_queries": 600, "eta": 0.5, "zeta": 1.0, "queries": 150, "test_queries": 40}
 
 
@@ -48,42 +49,22 @@ def small_run(model: str = CTR, seed: int = 0, **log: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
-    return simulate_run(small_run().group, None)
+    return simulate_run(small_run().unfitted)
 
 
 class TestRuns:
-    def test_key_follows_content_not_order(self) -> None:
-        one = Run("f", "w", 0, {"a": 1, "b": (1, 2)}, {"model": "PBM"})
-        assert one.key == Run("f", "w", 0, {"b": [1, 2], "a": 1}, {"model": "PBM"}).key
-        others = [Run("f", "w", 1, one.log, one.fit), Run("f", "v", 0, one.log, one.fit), Run("f", "w", 0, one.log, {})]
-        assert len({one, *others}) == 4
-
-    def test_options_of_a_model_are_part_of_what_was_measured(self) -> None:
-        fit = fit_settings(CPBM)
-        other = fit | {"options": fit["options"] | {"penalty": 1.0}}
-        assert Run("f", "w", 0, {}, fit) != Run("f", "w", 0, {}, other)
-
-    def test_group_leaves_out_the_fit(self) -> None:
-        assert small_run(CTR).group == small_run(EM).group != small_run(CTR, seed=1).group
-
-    def test_refused_runs_have_no_values(self) -> None:
-        run = Run("f", "w", 0, {})
-        results = Results([Result(run, {"error": 1.0}), Result(run, {"refused": "no"}), Result(run, {"error": None})])
-        assert results.values("error") == [1.0]
-        assert len(results.refused) == 1
-
     def test_experiments_share_runs(self) -> None:
-        runs = {name: set(load_experiment(name).runs(Plan())) for name in ("table-pbm", "fig-rank", "fig-data")}
+        runs = {name: set(load_experiments([name])[0].runs(Plan())) for name in ("table-pbm", "fig-rank", "fig-data")}
         assert runs["fig-rank"] < runs["fig-data"]
         assert {run["model"] for run in runs["table-pbm"] - runs["fig-rank"]} == {
             CPBM, CPBM_NETWORK, HIDDEN_NETWORK, AUTHORS, AUTHORS_ORACLE
         }  # fmt: skip
 
-    @pytest.mark.parametrize("name", experiment_ids())
+    @pytest.mark.parametrize("name", IDS)
     @pytest.mark.parametrize("quick", [True, False])
     def test_every_plan_is_json_and_repeatable(self, name: str, quick: bool) -> None:
-        experiment = load_experiment(name)
-        plan = experiment.plan(quick=quick, corpus="synthetic")
+        experiment = load_experiments([name])[0]
+        plan = experiment.plan(quick=quick, world="synthetic")
         runs = list(experiment.runs(plan))
         assert runs == list(experiment.runs(plan))
         assert json.loads(json.dumps([run.to_dict() for run in runs]))
@@ -97,7 +78,7 @@ class TestErrors:
             Constant(tuple(range(1, 11)), 1, 0), {"b": np.full(9, np.log(0.5))}, None, tuple(range(1, 11))
         )
         ratio = np.where(np.arange(10) == 0, 1.0, 0.5) / truth
-        numbers = errors(predicted(found, simulation), simulation)
+        numbers = errors(predict(found, simulation, simulation.test_contexts), simulation)
         assert numbers["rel_error"] == pytest.approx(np.abs(1 - ratio).mean())
         assert numbers["rel_error_authors"] == pytest.approx(np.abs(1 - 1 / ratio).mean())
         assert numbers["abs_log"] == pytest.approx(np.abs(np.log(ratio)).mean())
@@ -105,7 +86,7 @@ class TestErrors:
 
     def test_positions_without_estimate_leave_no_error(self, simulation: Simulation) -> None:
         found = Propensities(Constant((1, 2), 1, 0), {"b": np.zeros(1)}, None, tuple(range(1, 11)))
-        numbers = errors(predicted(found, simulation), simulation)
+        numbers = errors(predict(found, simulation, simulation.test_contexts), simulation)
         assert numbers["rel_error"] is None
         assert numbers["unsupported"] == list(range(3, 11))
         assert numbers["by_position"][2] is None
@@ -117,26 +98,24 @@ class TestErrors:
             np.testing.assert_allclose(fit_baseline(model, simulation).params["b"], expected.params["b"], rtol=1e-6)
 
     def test_same_seed_same_numbers(self) -> None:
-        before = measure_run(small_run())
+        before = measure(small_run())
         simulate_run.cache_clear()
-        assert measure_run(small_run()) == before != measure_run(small_run(seed=1))
+        assert measure(small_run()) == before != measure(small_run(seed=1))
 
     def test_letor_corpus_comes_to_the_papers_number_of_queries(self) -> None:
         path = SHARED_DATA / "mq2008.txt.gz"
         if not path.exists():
             pytest.skip("the corpus mq2008.txt.gz is not on this machine")
-        run = load_experiment("table-pbm").runs(Plan(world="mq2008"))[0]
-        simulation = simulate_run(run.group, path)
+        run = load_experiments(["table-pbm"])[0].runs(Plan(world="mq2008", source=path))[0]
+        simulation = simulate_run(run.unfitted)
         assert simulation.served.sum() / 2 == pytest.approx(114_730, rel=0.01)
-        assert measure_run(Run(FAMILY, "mq2008", 0, run.log, fit_settings(CTR)), path)["queries"] == len(
-            simulation.train
-        )
+        assert measure(replace(run, fit=fit_settings(CTR)))["queries"] == len(simulation.train)
 
 
 class TestCorpora:
     def test_path_is_called_after_its_file(self, tmp_path: Path) -> None:
         (tmp_path / "mine.txt.gz").touch()
-        assert find_corpus(str(tmp_path / "mine.txt.gz")).name == "mine"
+        assert find_corpus(str(tmp_path / "mine.txt.gz")) == ("mine", tmp_path / "mine.txt.gz")
 
     def test_unknown(self) -> None:
         with pytest.raises(InputError, match="no corpus nowhere: expected synthetic, mq2007_part"):
@@ -154,7 +133,7 @@ class TestCorpora:
 def results_of(experiment: Experiment, error: Callable[[Run], float], *, quick: bool = False) -> Results:
     """Make up results: the error of each run, growing with the position."""
     found = []
-    for run in experiment.runs(experiment.plan(quick=quick, corpus="synthetic")):
+    for run in experiment.runs(experiment.plan(quick=quick, world="synthetic")):
         value = error(run)
         names = ("rel_error", "rel_error_authors", "abs_log")
         if run.family == "click_models":
@@ -205,21 +184,21 @@ JUDGED = (
     "fig-ctx",
     "fig-rel",
     "fig-rank",
-    *(i for i in experiment_ids() if i.startswith("beyond")),
+    *(i for i in IDS if i.startswith("beyond")),
 )
 
 
 @pytest.mark.parametrize("name", JUDGED)
 class TestChecks:
     def test_pass_where_claims_hold(self, name: str) -> None:
-        experiment = load_experiment(name)
+        experiment = load_experiments([name])[0]
         for quick in (True, False):
             checks = experiment.checks(results_of(experiment, as_claimed, quick=quick))
             assert checks or (quick and name == "fig-rel")
             assert [c.sentence for c in checks if not c.passed] == []
 
     def test_fail_where_they_do_not(self, name: str) -> None:
-        experiment = load_experiment(name)
+        experiment = load_experiments([name])[0]
         results = results_of(experiment, all_wrong)
         if name == "fig-rank":
             results = Results(
@@ -229,19 +208,19 @@ class TestChecks:
         assert any(not c.passed for c in checks)
 
     def test_tables_and_charts(self, name: str) -> None:
-        experiment = load_experiment(name)
+        experiment = load_experiments([name])[0]
         results = results_of(experiment, as_claimed)
-        rows = experiment.summarise(results)
+        rows = experiment.rows(results)
         assert len({tuple(row) for row in rows}) == 1
-        assert experiment.headline(results)
+        assert experiment.headlines(results)
         assert experiment.chart(results).to_dict()["$schema"]
 
 
 def test_runs_without_estimate_are_counted() -> None:
-    experiment = load_experiment("fig-data")
+    experiment = load_experiments(["fig-data"])[0]
     results = results_of(experiment, as_claimed)
     smallest = min(results.settings("training_queries"))
     lost = {r.run for r in results.where(training_queries=smallest, model=PBM)[:2]}
     results = Results(Result(r.run, {"refused": "no link"} if r.run in lost else r.numbers) for r in results)
-    row = next(r for r in experiment.summarise(results) if (r["training_queries"], r["model"]) == (smallest, PBM))
+    row = next(r for r in experiment.rows(results) if (r["training_queries"], r["model"]) == (smallest, PBM))
     assert (row["runs"], row["without estimate"]) == (4, 2)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from experiments import Check, Experiment, Result, Run, load_experiment, load_experiments
+from experiments import Check, Result, Run, Store, load_experiments, measuring
 from experiments.__main__ import main
-from experiments.families.models import (
+from experiments.models import (
     AUTHORS,
     AUTHORS_ORACLE,
     CLICKSHARE,
@@ -21,12 +21,8 @@ from experiments.families.models import (
     PBM,
     ROBUST,
 )
-from experiments.runner import measuring
-from experiments.runner.page import make_page
-from experiments.runner.publishing import find_outcomes, judge
-from experiments.runner.spelling import spell
-from experiments.runner.store import Store
-from experiments.runner.tables import LEFT_OUT, make_tables
+from experiments.outcomes import find_outcomes, judge
+from experiments.pages import make_page, make_tables, spell
 from places import ROOT
 
 
@@ -36,8 +32,8 @@ def run(*arguments: object) -> int:
 
 def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True) -> list[Run]:
     """Keep made-up results of table-pbm (and so of fig-rank), so that nothing is left to measure."""
-    experiment = load_experiment("table-pbm")
-    runs = list(experiment.runs(experiment.plan(quick=quick, corpus="synthetic")))
+    experiment = load_experiments(["table-pbm"])[0]
+    runs = list(experiment.runs(experiment.plan(quick=quick, world="synthetic")))
     store = Store(folder / "quick" if quick else folder)
     for one in runs:
         error = errors[one["model"]] * (1 + 0.01 * one.seed)
@@ -45,6 +41,15 @@ def keep_results(folder: Path, errors: dict[str, float], *, quick: bool = True) 
         numbers |= {"by_position": [error * k / 5 for k in range(10)], "clicks": 9, "curve": "<power>"}
         store.save(Result(one, numbers))
     return runs
+
+
+def forget(folder: Path, lost: list[Run]) -> None:
+    """Take runs out of the kept results."""
+    store = Store(folder)
+    results = [result for result in store.load("synthetic").values() if result.run not in lost]
+    store.path("synthetic").unlink()
+    for result in results:
+        store.save(result)
 
 
 OTHERS = dict.fromkeys((CPBM, CPBM_NETWORK, HIDDEN_NETWORK, AUTHORS, AUTHORS_ORACLE), 0.1)
@@ -79,7 +84,7 @@ def test_a_claim_that_fails_is_exit_code_1_and_told_first(tmp_path: Path, capsys
 
 def test_full_results_bear_the_bars(tmp_path: Path) -> None:
     keep_results(tmp_path, GOOD, quick=False)
-    outcome = judge(load_experiment("table-pbm"), Store(tmp_path), quick=False, corpus="synthetic")
+    outcome = judge(load_experiments(["table-pbm"])[0], Store(tmp_path))
     assert [check.verdict for check in outcome.checks] == ["PASS"] * 7
     line = outcome.headlines[1]
     assert (line.paper, line.runs) == (0.169443, 6)
@@ -89,28 +94,24 @@ def test_full_results_bear_the_bars(tmp_path: Path) -> None:
 
 def test_one_seed_is_measured_unless_more_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(measuring, "_measure", lambda missing, *rest: asked.extend(r.seed for r in missing) or [])
-    run("table-pbm", "--results", tmp_path)
+    monkeypatch.setattr(measuring, "take_groups", lambda groups, *rest: asked.extend(r.seed for g in groups for r in g))
+    run("table-pbm", "--results", tmp_path, "--jobs", 1)
     assert asked == [0] * 8
     asked.clear()
-    run("table-pbm", "--results", tmp_path, "--seeds", 2)
+    run("table-pbm", "--results", tmp_path, "--seeds", 2, "--jobs", 1)
     assert asked == [0] * 8 + [1] * 8
 
 
-def test_further_seeds_are_told_where_they_are_whole(tmp_path: Path) -> None:
-    runs = keep_results(tmp_path, GOOD, quick=False)
-    store, experiment = Store(tmp_path), load_experiment("table-pbm")
-    store.rewrite("synthetic", store.results(r for r in runs if (r["model"], r.seed) != (ROBUST, 3)))
+def test_further_seeds_are_told_where_all_are_there(tmp_path: Path) -> None:
+    lost = [run for run in keep_results(tmp_path, GOOD, quick=False) if (run["model"], run.seed) == (ROBUST, 3)]
+    forget(tmp_path, lost)
 
-    def told(experiment: Experiment, seeds: int | None) -> dict[Any, Any]:
-        outcome = judge(experiment, Store(tmp_path), quick=False, corpus="synthetic", seeds=seeds)
-        return {"missing": outcome.missing} | {row["model"]: row["runs"] for row in outcome.rows}
+    def told(seeds: int | None) -> tuple[int, set[object]]:
+        outcome = judge(load_experiments(["table-pbm"])[0], Store(tmp_path), seeds=seeds)
+        return outcome.missing, {row["runs"] for row in outcome.rows}
 
-    others = dict.fromkeys(GOOD, 6)
-    assert told(experiment, 1) == {"missing": 0} | others | {ROBUST: 1}
-    assert told(experiment, 3) == {"missing": 0} | others | {ROBUST: 3}
-    assert told(experiment, 4) == {"missing": 1} | {model: 6 for model in GOOD if model != ROBUST}
-    assert told(replace(experiment, by_model=False), 2) == {"missing": 0} | dict.fromkeys(GOOD, 2)
+    assert told(1) == told(3) == (0, {3})
+    assert told(4) == told(None) == (1, set())
 
 
 def test_without_a_run_nothing_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +125,7 @@ def test_a_mean_that_one_run_makes_gives_way_to_the_median(tmp_path: Path) -> No
     store = Store(tmp_path)
     spoilt = next(r for r in store.results(runs) if (r.run["model"], r.run.seed) == (ROBUST, 5))
     store.save(replace(spoilt, numbers=spoilt.numbers | {"rel_error": 4e9}))
-    outcome = judge(load_experiment("table-pbm"), store, quick=False, corpus="synthetic")
+    outcome = judge(load_experiments(["table-pbm"])[0], store)
     rows = {row["model"]: row for row in outcome.rows}
     assert (rows[ROBUST]["RelError"], rows[ROBUST]["sd"]) == (None, None)
     assert rows[ROBUST]["median"] == pytest.approx(0.06 * 1.025)
@@ -134,40 +135,23 @@ def test_a_mean_that_one_run_makes_gives_way_to_the_median(tmp_path: Path) -> No
     assert line.ours == pytest.approx(0.06 * 1.025)
     assert line.clickshare == pytest.approx(0.02 * 1.025)
     assert [check.verdict for check in outcome.checks] == ["PASS"] * 7
-    outcomes = find_outcomes([load_experiment("table-pbm")], store, quick=False)
+    outcomes = find_outcomes([load_experiments(["table-pbm"])[0]], store, quick=False)
     page = make_page(outcomes, tmp_path, tmp_path / "page.md") + make_tables(outcomes, tmp_path)
     assert "4,000,000,000" not in page
     assert "e+0" not in page
 
 
 def test_unfinished_experiments_are_told_not_judged(tmp_path: Path) -> None:
-    runs = keep_results(tmp_path, GOOD, quick=False)
-    store = Store(tmp_path)
-    store.rewrite("synthetic", store.results(runs[1:]))
-    experiment = replace(load_experiment("table-pbm"), by_model=False)
-    outcome = judge(experiment, Store(tmp_path), quick=False, corpus="synthetic")
-    assert (outcome.complete, outcome.missing, outcome.rows, outcome.checks) == (False, 1, [], [])
+    forget(tmp_path, keep_results(tmp_path, GOOD, quick=False)[:1])
+    outcome = judge(load_experiments(["table-pbm"])[0], Store(tmp_path))
+    assert (outcome.missing, outcome.rows, outcome.checks) == (1, [], [])
     assert "Not finished: 1 of 48 runs are missing.\n" in make_page([outcome], tmp_path, tmp_path / "p.md")
-
-
-def test_models_with_missing_runs_are_left_out_where_others_can_be_told(tmp_path: Path) -> None:
-    runs = keep_results(tmp_path, GOOD, quick=False)
-    store = Store(tmp_path)
-    store.rewrite("synthetic", store.results(r for r in runs if (r["model"], r.seed) != (ROBUST, 3)))
-    experiment = load_experiment("table-pbm")
-    outcome = judge(experiment, Store(tmp_path), quick=False, corpus="synthetic")
-    assert (outcome.missing, len(outcome.results), len(outcome.whole)) == (1, 47, 42)
-    assert ROBUST not in {row["model"] for row in outcome.rows}
-    assert {row["runs"] for row in outcome.rows} == {6}
-    assert [check.claim for check in outcome.checks] == ["ClickShare has at most half of the PBM's error"]
-    page = make_page([outcome], tmp_path, tmp_path / "p.md")
-    assert f"1 of 48 runs are missing. {LEFT_OUT}" in page
 
 
 def test_a_claim_that_fails_tells_its_cause_or_that_nobody_knows() -> None:
     assert Check("a", True, "b").reason == ""
-    assert Check("a", False, "b").reason == " Cause unknown."
-    assert Check("a", False, "b", "too little data").reason == " Cause: too little data."
+    assert Check("a", False, "b").reason == "Cause unknown."
+    assert Check("a", False, "b", "too little data").reason == "Cause: too little data."
 
 
 @pytest.mark.parametrize(
@@ -188,7 +172,7 @@ def test_bad_input_is_one_line(
 
 
 def test_what_cannot_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr("experiments.beyond.real_log.find_data", lambda _: None)
+    monkeypatch.setattr("experiments.yandex.find_data", lambda _: None)
     assert run("real-log", "--results", tmp_path) == 2
     assert "real-log cannot run: there is no yandex_sessions.parquet" in capsys.readouterr().err
 

@@ -1,1 +1,0 @@
-"""What lies beyond the paper: departures from its assumptions, and a real log."""

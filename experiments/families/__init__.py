@@ -1,1 +1,0 @@
-"""Families of runs: each measures one kind of log, for several experiments."""

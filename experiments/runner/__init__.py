@@ -1,1 +1,0 @@
-"""What every experiment needs: runs, where they are kept, how they are measured, judged and published."""
