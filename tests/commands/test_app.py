@@ -12,7 +12,8 @@ import pytest
 
 from clickharvest import __version__
 from clickharvest.commands.app import COMMANDS, assemble
-from clickharvest.commands.options import HarvestOptions, LogOptions, parse_shares
+from clickharvest.commands.declaring import parse_shares
+from clickharvest.commands.options import HarvestOptions, LogOptions
 from clickharvest.errors import InputError
 from clickharvest.harvesting.designs import Rankings, Swap
 from clickharvest.harvesting.reading import read_interventions

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clickharvest.checks import Finding, budget_of, percent
-from clickharvest.commands.options import parse_positions, parse_share
+from clickharvest.commands.declaring import parse_positions, parse_share
 from clickharvest.commands.text import problems, spell_share, wrapped
 from clickharvest.errors import InputError
 from clickharvest.model.loading import load_propensities

@@ -18,7 +18,7 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.logs.reading import read_log
 from clickharvest.model.curves import make_curve
 from clickharvest.model.propensities import Propensities
-from clickharvest.rank import RankingData, choosing, learners, load_ranker, off_policy, ranking_data
+from clickharvest.rank import RankingData, choosing, load_ranker, off_policy, ranking_data, trials
 from clickharvest.rank.comparison import compare_rankers, split_lists, take_lists
 from clickharvest.rank.learners import train_ranker
 from clickharvest.rank.tables import read_clicks, read_grades
@@ -168,7 +168,7 @@ def test_boosters(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, learner: str, ending: str
 ) -> None:
     library = pytest.importorskip(learner, reason="the boost extra is not installed")
-    monkeypatch.setattr(learners, "train_ranker", partial(train_ranker, settings=BoostSettings(rounds=20)))
+    monkeypatch.setattr(trials, "train_ranker", partial(train_ranker, settings=BoostSettings(rounds=20)))
     out = folder / f"{learner}{ending}"
     assert run("rank", folder / "w.parquet", folder / "features.parquet", *ROLES, "--learner", learner, "-o", out) == 0
     printed = capsys.readouterr().out

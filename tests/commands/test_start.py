@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from clickharvest.commands.app import LIMITS, assemble, keep_to_one_thread
+from clickharvest.commands.app import COMMANDS, LIMITS, keep_to_one_thread
 from places import SRC
 
 HEAVY = ("ibis", "duckdb", "pyarrow", "scipy", "sklearn", "altair", "numpy", "pandas", "pydantic")
-COMMANDS = [command.callback.__name__ for command in assemble().registered_commands if command.callback]
 LOADED = f"""
 import sys
 from clickharvest.commands.app import _run
 code = _run()
 print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 sys.exit(code)
+"""
+HELP = f"""
+import sys
+from clickharvest.commands.app import _run
+for words in {[["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)]!r}:
+    sys.argv = ["clickharvest", *words]
+    assert _run() == 0, words
+    print(*words, *[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 """
 
 
@@ -35,11 +42,10 @@ def run_python(*arguments: str, folder: Path | None = None, **environment: str) 
     )
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
-def test_help_loads_no_engine_and_no_array_library(words: list[str]) -> None:
-    ended = run_python("-c", LOADED, *words)
-    assert (ended.returncode, ended.stderr) == (0, "\n")
-    assert ended.stdout
+def test_help_loads_no_engine_and_no_array_library() -> None:
+    ended = run_python("-c", HELP)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.splitlines() == ["--version", "--help", *(f"{name} --help" for name in COMMANDS)]
 
 
 def test_a_check_does_not_load_pandas(tmp_path: Path) -> None:

@@ -124,8 +124,8 @@ def _fit(shop: Shop) -> _Fit:
 def _train(shop: Shop, fit: _Fit) -> tuple[TrainedRanker, TrainedRanker]:
     """Return a ranker trained on clicks weighted by the fitted model, and one trained on clicks at face value."""
     from clickharvest.rank.data import at_face_value
-    from clickharvest.rank.tables import read_clicks
     from clickharvest.rank.learners import train_ranker
+    from clickharvest.rank.tables import read_clicks
 
     clicks = read_clicks(fit.log, shop.documents, fit.model)
     weighted, raw = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from clickharvest.click_models.registry import AUTO, CLICK_MODELS, EXAMINATION
-from clickharvest.commands.declaring import SEED, between, option, registered, whole
+from clickharvest.commands.declaring import SEED, between, option, parse_words, registered, whole
 from clickharvest.commands.options import (
     CHECKS,
     QUERY,
@@ -26,7 +26,6 @@ from clickharvest.commands.options import (
     OutcomeOption,
     OutputPath,
     flags_of,
-    parse_words,
     require_clusters,
 )
 from clickharvest.commands.outcomes import harvest_outcomes, read_with_outcomes

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from clickharvest.commands.declaring import option
-from clickharvest.commands.options import (
-    JsonFlag,
-    LevelOption,
-    LogOptions,
-    ModelPath,
-    OutputPath,
-    TrustOption,
-    parse_numbers,
-)
+from clickharvest.commands.declaring import option, parse_numbers
+from clickharvest.commands.options import JsonFlag, LevelOption, LogOptions, ModelPath, OutputPath, TrustOption
 from clickharvest.commands.output import place_to_write, tell_json
 
 _judging = partial(option, panel="The judgments")

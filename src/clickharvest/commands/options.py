@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -15,8 +14,13 @@ from clickharvest.commands.declaring import (
     argument,
     between,
     option,
+    parse_positions,
+    parse_share,
+    parse_shares,
+    parse_words,
     position_or_place,
     registered,
+    split_list,
     whole,
 )
 from clickharvest.commands.progress import show_progress
@@ -32,12 +36,8 @@ if TYPE_CHECKING:
 
 COLUMNS, UNITS, ENGINE, CHECKS = "Columns of the log", "What to harvest", "Where to run", "Checks"
 QUERY = "query"
-LARGEST_SHARE = 1e15
-"""Of traffic: beyond it, the sum of a few shares would not be exact."""
 MOST_RANKS = 1_000
 """Ranks of a swap: each is a part of the query that harvests."""
-MOST_LISTED = 10_000
-"""Positions that a list may name."""
 
 _column = partial(option, panel=COLUMNS)
 _engine = partial(option, panel=ENGINE, rare=True)
@@ -362,98 +362,6 @@ def flags_of(options: Any) -> list[str]:
         if field.name != "source" and value not in (field.default, []):
             words += [f"--{field.name.replace('_', '-')}", ",".join(value) if isinstance(value, list) else str(value)]
     return words
-
-
-def split_list(texts: list[str] | None) -> tuple[str, ...]:
-    """Return the words of an option that takes A,B,… and may be given several times."""
-    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
-
-
-def parse_numbers(text: str, option: str, expected: str) -> list[float]:
-    """Return the numbers of a list.
-
-    Example:
-        >>> parse_numbers("0.3,0.12", "--click-rates", "numbers, such as 0.3,0.12,0.08")
-        [0.3, 0.12]
-    """
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{option} {text}: expected {expected}") from None
-
-
-def parse_words(text: str, option: str) -> dict[str, str]:
-    """Return the words of `a=x,b=y`; a comma that no name follows is part of a word.
-
-    Example:
-        >>> parse_words("a=my,file.csv, b=2", "--inputs")
-        {'a': 'my,file.csv', 'b': '2'}
-    """
-    words: dict[str, str] = {}
-    for part in re.split(r",(?=\s*[^,=]+=)", text):
-        name, _, value = (word.strip() for word in part.partition("="))
-        if not name or not value or name in words:
-            raise InputError(f"{option} {text}: expected name=value,name=value,… with every name once")
-        words[name] = value
-    return words
-
-
-def parse_shares(text: str, option: str) -> dict[str, float]:
-    """Return the numbers of `a=1,b=2`.
-
-    Example:
-        >>> parse_shares("a=80, b=20", "--traffic")
-        {'a': 80.0, 'b': 20.0}
-    """
-    shares = {}
-    for part in text.split(","):
-        name, separator, value = part.partition("=")
-        try:
-            if not separator or not name.strip() or name.strip() in shares or not 0 <= float(value) <= LARGEST_SHARE:
-                raise ValueError
-            shares[name.strip()] = float(value)
-        except ValueError:
-            raise InputError(
-                f"{option} {text}: expected name=number,name=number,… with every name once and numbers of 0 or more"
-            ) from None
-    return shares
-
-
-def parse_share(text: str, option: str) -> float:
-    """Return a share as a number, from a fraction or a percentage.
-
-    Example:
-        >>> parse_share("30%", "--tolerance"), parse_share("0.25", "--tolerance")
-        (0.3, 0.25)
-    """
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 < share <= 1:
-        raise InputError(f"{option} {text}: expected a share such as 30% or 0.3, above 0 and at most 1")
-    return share
-
-
-def parse_positions(text: str, option: str) -> tuple[int, ...]:
-    """Return the positions of a list of numbers and ranges.
-
-    Example:
-        >>> parse_positions("1-3,7", "--positions")
-        (1, 2, 3, 7)
-    """
-    positions: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        ends = (first, last or first)
-        if not all(end.strip().isascii() and end.strip().isdigit() and len(end) < 10 for end in ends):
-            raise InputError(f"{option} {text}: expected positions such as 1-10 or 1,3,5")
-        low, high = map(int, ends)
-        if not 1 <= low <= high < low + MOST_LISTED:
-            raise InputError(f"{option} {text}: expected positions from 1 on, the smaller first, such as 1-10")
-        positions.update(range(low, high + 1))
-    return tuple(sorted(positions))
 
 
 ClusterOption = Annotated[

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from clickharvest.commands.declaring import argument, between, option, whole
-from clickharvest.commands.options import (
-    AnchorOption,
-    HarvestOptions,
-    JsonFlag,
-    LevelOption,
-    LogOptions,
-    parse_numbers,
-    parse_shares,
-)
+from clickharvest.commands.declaring import argument, between, option, parse_numbers, parse_shares, whole
+from clickharvest.commands.options import AnchorOption, HarvestOptions, JsonFlag, LevelOption, LogOptions
 from clickharvest.commands.output import tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError

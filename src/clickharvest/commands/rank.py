@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from clickharvest.commands.declaring import SEED, argument, between, option
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustOption, split_list
+from clickharvest.commands.declaring import SEED, argument, between, option, split_list
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, TrustOption
 from clickharvest.commands.output import place_to_write, tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.text import VERDICT, verdict
@@ -21,22 +21,16 @@ from clickharvest.rank.learners import LEARNERS
 from clickharvest.words import clean_text, json_value
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from clickharvest.click_models.affine import AnyAffine
     from clickharvest.logs.click_log import ClickLog
     from clickharvest.model.propensities import Propensities
     from clickharvest.rank.data import RankingData
-    from clickharvest.rank.features import Array
     from clickharvest.rank.rankers import TrainedRanker
-    from clickharvest.rank.estimates import ShownRanking
     from clickharvest.rank.tables import Clicks
 
 AUTO = "auto"
 LEAST, MOST = 1e-9, 1e9
 """Of costs and clips: beyond them, training would leave the range of numbers."""
-BY_QUERY = ("ndcg@10", "map")
 TEST_CLIP = 0.0
 """Least propensity of held-out clicks: none, as a clip would be a bias that no number of clicks takes away."""
 DATA = ("train", "effective_clicks", "unsupported_clicks", "dropped_clicks")
@@ -136,6 +130,7 @@ def rank(
     from clickharvest.commands.tables import print_ranker
     from clickharvest.rank.comparison import best_shown, compare_rankers
     from clickharvest.rank.tables import read_clicks, read_grades
+    from clickharvest.rank.trials import hold_out, try_learners
 
     sources = [*log.sources, documents, ranker.model, ranker.judgements]
     endings = [".json", ".txt"] if ranker.learner == "lightgbm" else [".json"]
@@ -146,17 +141,21 @@ def rank(
     reading: dict[str, Any] = {"missing": ranker.missing, "lists": ranker.lists, "candidates": ranker.candidates}
     features = None if ranker.features is None else list(split_list([ranker.features]))
     clicks = read_clicks(opened, documents, propensities, features=features, trust=trust, **reading)  # type: ignore[arg-type]
-    trial = _try_all(clicks, ranker) if ranker.learner == AUTO else _hold_out(clicks, ranker, clip, cost)
-    scores, arms, test = trial.scores, trial.arms, trial.test
-    found = compare_rankers(test, {**scores, **arms}, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
+    running: dict[str, Any] = {"seed": ranker.seed, "progress": show_progress}
+    if ranker.learner == AUTO:
+        trial = try_learners(clicks, metric=VERDICT, level=ranker.level, **running)
+    else:
+        trial = hold_out(
+            clicks, ranker.learner, share=ranker.test_share, loss=ranker.loss, C=cost, clip=clip, **running
+        )
+    rankings: dict[str, Any] = {**trial.scores, **trial.arms}
+    found = compare_rankers(trial.test, rankings, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
     (deciding,) = (row for row in found if row.metric == VERDICT)
-    best = best_shown(deciding, arms)
+    best = best_shown(deciding, trial.arms)
     judged = None
     if ranker.judgements is not None:
-        served = np.all([shown.served for shown in arms.values()], axis=0)
-        order = {name: np.nan_to_num(shown.gains(np.reciprocal, test.starts)) for name, shown in arms.items()}
-        grades = read_grades(clicks, ranker.judgements)[np.repeat(trial.held, np.diff(clicks.data.starts))]
-        judged = _judge({**scores, **order}, grades, test, served, ranker.seed)
+        of_test = np.repeat(trial.held_out, np.diff(clicks.data.starts))
+        judged = trial.judge(read_grades(clicks, ranker.judgements)[of_test], seed=ranker.seed)
     answer = {
         "file": str(output),
         "learner": ranker.learner,
@@ -166,7 +165,7 @@ def rank(
         "unsupported_clicks": clicks.unsupported,
         "dropped_clicks": clicks.unknown,
         "train": _size(trial.train),
-        "test": _size(test),
+        "test": _size(trial.test),
         "corrected": clicks.data.shift is not None,
         "lists": clicks.lists,
         "trust": trust,
@@ -182,82 +181,6 @@ def rank(
         tell_json(json_value(answer))
     else:
         print_ranker(answer, found, best, ranker.level)
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """A ranker, and the scores that it is judged by.
-
-    Attributes:
-        ranker: what was trained.
-        train: the lists that it was trained on.
-        test: the lists that judge.
-        held: which of all lists these are, [n_lists].
-        scores: of the new ranker and of one that takes clicks at face value, by models that had not seen the query.
-        arms: the rankings as they were shown.
-        tried: with auto, what every candidate is worth.
-    """
-
-    ranker: TrainedRanker
-    train: RankingData
-    test: RankingData
-    held: NDArray[np.bool_]
-    scores: dict[str, Array]
-    arms: dict[str, ShownRanking]
-    tried: list[dict[str, Any]] | None = None
-
-
-def _hold_out(clicks: Clicks, options: RankOptions, clip: float | None, cost: float | None) -> Trial:
-    """Train the learner that was named, with and without propensities, on all but the queries that judge."""
-    from clickharvest.rank.comparison import NAIVE, NEW, split_lists, take_lists
-    from clickharvest.rank.data import at_face_value
-    from clickharvest.rank.learners import train_ranker
-
-    held = split_lists(clicks.data, options.test_share, seed=options.seed)
-    train, test = (take_lists(clicks.data, side, copy=False) for side in (~held, held))
-    rankers = {}
-    for name, part in ((NEW, train), (NAIVE, at_face_value(train))):
-        with show_progress(f"Training, {name}"):
-            rankers[name] = train_ranker(
-                part,
-                options.learner,
-                loss=options.loss,
-                names=clicks.features,
-                C=cost,
-                clip=clip,
-                seed=options.seed,
-                progress=show_progress,
-            )
-    scores = {name: one.predict(test.features) for name, one in rankers.items()}
-    arms = {f"{name}, as shown": shown.take(held, clicks.data.starts) for name, shown in clicks.arms.items()}
-    return Trial(rankers[NEW], train, test, held, scores, arms)
-
-
-def _try_all(clicks: Clicks, options: RankOptions) -> Trial:
-    """Try every learner that is installed on folds of the queries, and train the best on all of them."""
-    import numpy as np
-
-    from clickharvest.rank.choosing import choose_ranker, installed_learners
-    from clickharvest.rank.comparison import NAIVE, NEW
-
-    data = clicks.data
-    arms = {f"{name}, as shown": shown for name, shown in clicks.arms.items()}
-    choice = choose_ranker(
-        data,
-        installed_learners(complete=data.features.complete),
-        shown=arms,
-        metric=VERDICT,
-        names=clicks.features,
-        level=options.level,
-        seed=options.seed,
-        progress=show_progress,
-    )
-    tried = [
-        {"candidate": name, "chosen": name == choice.best, **asdict(estimate)}
-        for name, estimate in sorted(choice.estimates.items(), key=lambda pair: -pair[1].value)
-    ]
-    scores = {NEW: choice.scores[choice.best], NAIVE: choice.naive}
-    return Trial(choice.ranker, data, data, np.ones(len(data), np.bool_), scores, arms, tried)
 
 
 def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | AnyAffine | None]:
@@ -313,32 +236,6 @@ def _save(ranker: TrainedRanker, clicks: Clicks, train: RankingData, answer: Map
         export_ranker(whole, "lightgbm", target)
     else:
         whole.save(target)
-
-
-def _judge(
-    scores: Mapping[str, Array], grades: Array, test: RankingData, served: NDArray[np.bool_], seed: int
-) -> dict[str, Any]:
-    """Return the metrics of every ranker on the held-out queries with a relevant document that all arms served.
-
-    `relevant_rank` is what the clicks estimate under this name, the mean rank of a relevant document; the others are
-    means over queries.
-    """
-    import numpy as np
-
-    from clickharvest.rank.estimates import ranks
-    from clickharvest.rank.metrics import ranking_metrics
-
-    relevant = grades >= 1
-    some = served & (np.add.reduceat(relevant, test.starts[:-1]) > 0)
-    if not some.any():
-        raise InputError("no held-out query has a judged document of grade 1 or more: judge more queries")
-    metrics_of = {}
-    for name, ranking in scores.items():
-        by_query = ranking_metrics(ranking, grades, test.starts, BY_QUERY, seed=seed)
-        means = {metric: float(values[some].mean()) for metric, values in by_query.items()}
-        counted = relevant & np.repeat(some, np.diff(test.starts))
-        metrics_of[name] = {"relevant_rank": float(ranks(ranking, test.starts, seed=seed)[counted].mean()), **means}
-    return {"queries": int(some.sum()), "rankers": metrics_of}
 
 
 def _size(data: RankingData) -> dict[str, int]:

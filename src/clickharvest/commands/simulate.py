@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from clickharvest import __version__
-from clickharvest.commands.declaring import SEED, argument, between, option, whole
-from clickharvest.commands.options import FolderPath, JsonFlag, parse_numbers
+from clickharvest.commands.declaring import SEED, argument, between, option, parse_numbers, whole
+from clickharvest.commands.options import FolderPath, JsonFlag
 from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from clickharvest.commands.declaring import option
-from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath, split_list
+from clickharvest.commands.declaring import option, split_list
+from clickharvest.commands.options import JsonFlag, LogOptions, OutputPath
 from clickharvest.commands.output import place_to_write, tell, tell_json
 from clickharvest.words import count
 
