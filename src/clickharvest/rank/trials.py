@@ -19,8 +19,8 @@ from clickharvest.rank.learners import train_ranker
 from clickharvest.rank.metrics import ranking_metrics
 
 if TYPE_CHECKING:
-    from clickharvest.rank.rankers import TrainedRanker
     from clickharvest.rank.estimates import ShownRanking
+    from clickharvest.rank.rankers import TrainedRanker
     from clickharvest.rank.tables import Clicks
 
 BY_QUERY = ("ndcg@10", "map")
