@@ -142,6 +142,6 @@ def _summary(model: Any, log: ReportLogOptions, units: HarvestOptions, checks: C
     data = units.read(log)
     if isinstance(data, Interventions):
         return summarise_log(data, model, **options)
-    if isinstance(outcome := model.info.get("outcome"), str):
+    if (outcome := model.fit_info.outcome) is not None:
         data = after_click(data, outcome).log
     return summarise_log(data, model, **units.arguments(log), **options)

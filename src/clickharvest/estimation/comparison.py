@@ -213,7 +213,7 @@ def compare_models(
         queries=len(clicks),
         effective_queries=effective(clicks),
         level=level,
-        trained_on=tuple(name for name, model in models.items() if model.info.get("data") in fingerprints),
+        trained_on=tuple(name for name, model in models.items() if model.fit_info.data in fingerprints),
         clustered_by=sample.clustered_by,
         unseen={name: n for name, model in models.items() if (n := _unseen(model, rows, positions))},
     )

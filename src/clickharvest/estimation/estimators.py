@@ -237,7 +237,7 @@ class CPBM(Estimator):
         named += [name for name in ("curve", "penalty") if getattr(self, name) != "auto"]
         if named:
             raise InputError(f"{named[0]} is given, and the model to start from has its own: give one of them")
-        if self.objective != ClickShare.name or start.info.get("objective") != ClickShare.name:
+        if self.objective != ClickShare.name or start.fit_info.objective != ClickShare.name:
             raise InputError(f"a fit starts from a model of the objective {ClickShare.name}, and is one: name no other")
         if set(start.context) != set(interventions.contexts):
             had, has = (", ".join(sorted(names)) or "none" for names in (start.context, interventions.contexts))
@@ -245,14 +245,14 @@ class CPBM(Estimator):
         curve, params = start.curve, start.params
         if isinstance(curve, Power):
             curve, params = replace(curve, apart=0), {name: own for name, own in params.items() if name != "d"}
-        penalty = "auto" if "pooled" in start.info else float(start.info.get("penalty", 0.0))
+        penalty = "auto" if start.fit_info.pooled is not None else start.fit_info.penalty or 0.0
         given = {"curve": curve.name, "shape": dict(curve.shape), "penalty": penalty, "starts": 1, "start": None}
         estimator = type(self)(**(self.get_params() | given))
         if start.encoder is not None:
             estimator.kinds = {part.name: part.kind for part in start.encoder.parts} | dict(self.kinds or {})
         features = () if start.encoder is None else start.encoder.feature_names
         estimator._begin = curve, features, flatten_params(params)
-        if rivals := start.info.get("clustered", {}).get("rivals"):
+        if rivals := (start.fit_info.clustered or {}).get("rivals"):
             estimator._rivals = dict(zip(curve.positions, rivals, strict=True))
         return estimator
 

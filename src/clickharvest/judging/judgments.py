@@ -273,7 +273,7 @@ def judge(
 def _from_counts(query: NDArray[Any], counts: pa.Table, propensities: Propensities) -> Shrunk:
     """Return the posterior of relevance from clicks and examination."""
     c, e, by_position, with_sd = (counts[name].to_numpy() for name in ("clicks", "exposure", "by_position", "with_sd"))
-    query_variance = float((propensities.info.get("clustered") or {}).get("query_variance") or 0.0)
+    query_variance = float((propensities.fit_info.clustered or {}).get("query_variance") or 0.0)
     log_variance = (with_sd / e) ** 2 + query_variance * by_position / e**2
     return shrink(query, c, e, dispersion=lambda rate: 1 + log_variance * e * rate)
 

@@ -19,6 +19,7 @@ from .differences import Contrasts as Contrasts
 from .differences import Differences as Differences
 from .differences import find_contrasts as find_contrasts
 from .differences import find_differences as find_differences
+from .fit_info import FitInfo as FitInfo
 from .loading import curve_of_numbers as curve_of_numbers
 from .loading import load_curve as load_curve
 from .loading import load_propensities as load_propensities

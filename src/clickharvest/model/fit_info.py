@@ -49,6 +49,7 @@ class FitInfo:
     clusters: int | None = None
     thinned_from: int | None = None
     chosen_on: int | None = None
+    max_clicks: int | None = None
     penalty: float | None = None
     log_likelihood: float | None = None
     seed: float | None = None
@@ -82,10 +83,31 @@ class FitInfo:
         """What clusters the clicks, where that is not queries."""
         return None if self.clustered_by == "query" else self.clustered_by
 
+    def best_candidates(self) -> dict[str, Mapping[str, Any]]:
+        """Return the best penalty of each curve that was tried, the chosen one first among equals, by curve.
+
+        Example:
+            >>> tried = [{"curve": {"name": "mlp", "width": 2}, "score": score} for score in (-2.0, None, -1.5)]
+            >>> FitInfo.of({"selection": tried}).best_candidates()["mlp 2"]["score"]
+            -1.5
+        """
+        best: dict[str, Mapping[str, Any]] = {}
+        for candidate in self.selection or ():
+            curve = candidate["curve"]
+            name = curve if isinstance(curve, str) else " ".join(map(str, curve.values()))
+            if name not in best or _rank(candidate) > _rank(best[name]):
+                best[name] = candidate
+        return best
+
     @property
     def cluster_nouns(self) -> tuple[str, str]:
         """What to call one of what clusters the clicks, and several."""
         return cluster_nouns(self.cluster_column or "query")
+
+
+def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
+    score = candidate.get("score")
+    return bool(candidate.get("chosen")), -math.inf if score is None else score
 
 
 def _unexpected(name: str, value: Any) -> str:

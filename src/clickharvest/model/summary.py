@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -195,21 +194,15 @@ def _selection(fit: FitInfo) -> str:
     """Return a table of the best penalty of each curve, held-out score and standard error."""
     if not fit.selection:
         return ""
-    best: dict[str, Mapping[str, Any]] = {}
-    for candidate in fit.selection:
-        spec = candidate["curve"]
-        name = clean_text(" ".join(map(str, spec.values())) if isinstance(spec, dict) else spec, 24)
-        if name not in best or _rank(candidate) > _rank(best[name]):
-            best[name] = candidate
     rows = [
         [
-            ("* " if candidate.get("chosen") else "  ") + name,
+            ("* " if candidate.get("chosen") else "  ") + clean_text(name, 24),
             "pooled" if candidate.get("penalty") is None else _number(candidate["penalty"], ".4g"),
             _number(candidate.get("score"), ".5f"),
             _number(None if candidate.get("folds") else candidate.get("se"), ".5f"),
             spell_left(candidate.get("folds")).ljust(len("dropped after 1 folds")),
         ]
-        for name, candidate in best.items()
+        for name, candidate in fit.best_candidates().items()
     ]
     some = "" if fit.chosen_on is None else f" on {count(fit.chosen_on, 'row')} drawn at random"
     title = f"Selected by cross-validation{some} (held-out log likelihood per click; best penalty of each curve):"
@@ -224,11 +217,6 @@ def spell_left(folds: Any) -> str:
         ('dropped after 1 fold', 'dropped after 3 folds', '')
     """
     return f"dropped after {count(folds, 'fold')}" if isinstance(folds, int) and folds > 0 else ""
-
-
-def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
-    score = candidate.get("score")
-    return bool(candidate.get("chosen")), -math.inf if score is None else score
 
 
 def _positions(model: Model, prediction: Prediction) -> str:

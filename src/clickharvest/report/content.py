@@ -6,7 +6,6 @@ hold the user's strings unchanged; `page` escapes them.
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -18,6 +17,7 @@ from clickharvest.checks import Checked, budget_of, findings_of
 from clickharvest.errors import InputError
 from clickharvest.model.budget import BUDGET
 from clickharvest.model.cautions import after_click, gaps, outcome_of
+from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.summary import NO_ORIGIN, spell_counts, spell_left, spell_thinned
 from clickharvest.model.support import certain_values
@@ -70,7 +70,7 @@ def make_content(
         "checks": checks_view(findings_of(model) if checked is None else checked.findings),
         "level": f"{100 * level:g} %",
         "has_intervals": model.draws is not None,
-        "users": model.info.get("users"),
+        "users": model.fit_info.users,
         "typical": typical_query([columns[i] for i in order]) if columns else "",
         "movement": movement(model, columns, ranked, contrasts, level),
         "name": name,
@@ -87,7 +87,7 @@ def make_content(
         "clipping": clipping,
         "fill": f"clickharvest report {shlex.quote(name)} --log {log} -o report.html",
         "example": _example(columns),
-        "selection": _selection(model.info.get("selection")),
+        "selection": _selection(model.fit_info),
         "settings": _settings(model, summary, level),
         "made_by": model.provenance and model.provenance.command_line,
         "again": commands.get("report"),
@@ -214,60 +214,46 @@ def _example(columns: list[ColumnValues]) -> str | None:
     return repr(values)
 
 
-def _selection(candidates: Any) -> list[dict[str, Any]]:
-    """Return the best penalty of each curve in cross-validation."""
-    best: dict[str, Mapping[str, Any]] = {}
-    for candidate in candidates if isinstance(candidates, list) else ():
-        if not isinstance(candidate, Mapping):
-            continue
-        spec = candidate.get("curve")
-        name = " ".join(map(str, spec.values())) if isinstance(spec, Mapping) else str(spec)
-        if name not in best or _rank(candidate) > _rank(best[name]):
-            best[name] = candidate
+def _selection(fit: FitInfo) -> list[dict[str, Any]]:
+    """Return the best penalty of each curve, with its held-out score."""
     return [
         {"curve": name, "told": "chosen" if row.get("chosen") else spell_left(row.get("folds"))}
         | {"chosen": bool(row.get("chosen"))}
         | {"penalty": "pooled" if row.get("penalty") is None else _format(row["penalty"], ".4g")}
         | {"score": _format(row.get("score"), ".5f")}
         | {"se": _format(None if row.get("folds") else row.get("se"), ".5f")}
-        for name, row in best.items()
+        for name, row in fit.best_candidates().items()
     ]
 
 
-def _rank(candidate: Mapping[str, Any]) -> tuple[bool, float]:
-    score = finite(candidate.get("score"))
-    return bool(candidate.get("chosen")), -math.inf if score is None else score
-
-
-def _spread(pooled: Any) -> str | None:
+def _spread(pooled: Mapping[str, float | None] | None) -> str | None:
     """Return the standard deviations of pooling, as far as the model has them."""
-    deviations = pooled if isinstance(pooled, Mapping) else {}
-    known = [f"{name} {_format(value, '.3g')}" for name, value in deviations.items() if value]
+    known = [f"{name} {_format(value, '.3g')}" for name, value in (pooled or {}).items() if value]
     return f"standard deviations: {', '.join(known)}" if known else None
 
 
 def _settings(model: Propensities, summary: LogSummary | None, level: float) -> list[tuple[str, str]]:
-    info, curve = model.info, model.curve
-    counts = spell_counts(info)
+    info, curve = model.fit_info, model.curve
+    counts = spell_counts(model.info)
     intervals = "none" if model.draws is None else f"{100 * level:g} %, {model.draws_kind}"
     if model.draws is not None and model.draws_kind != "clustered":
         intervals += f", {len(model.draws):,} draws"
     rows = [
-        ("Estimator", info.get("estimator")),
-        ("Objective", info.get("objective")),
+        ("Estimator", info.estimator),
+        ("Objective", info.objective),
         ("Curve", ", ".join([curve.name, *(f"{key} {value}" for key, value in curve.shape.items())])),
-        ("Penalty", _format(info.get("penalty"), ".4g") if "penalty" in info else None),
-        ("Pooled", _spread(info.get("pooled"))),
+        ("Penalty", None if info.penalty is None else _format(info.penalty, ".4g")),
+        ("Pooled", _spread(info.pooled)),
         ("Anchor", name_place(model.curve.anchor, model.places)),
         ("Positions", spell_positions(model.curve.positions) if model.places is None else None),
         ("Places", f"{len(model.curve.positions)}, by {', '.join(model.places.columns)}" if model.places else None),
         ("Context", ", ".join(model.encoder.columns) if model.encoder else "none"),
         ("Intervals", intervals),
-        ("Seed", info.get("seed")),
+        ("Seed", info.seed),
         ("Fitted on", ", ".join(counts)),
-        ("Thinned", spell_thinned(info)),
-        ("The fit", info.get("status")),
-        ("Data (SHA-256)", info.get("data")),
+        ("Thinned", spell_thinned(model.info)),
+        ("The fit", info.status),
+        ("Data (SHA-256)", info.data),
         ("Log read here", summary.name if summary else "none"),
         ("Compared in it", summary.compared if summary else None),
         *_origin(model),

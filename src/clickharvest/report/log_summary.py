@@ -127,13 +127,12 @@ def summarise_log(
         interventions, days = source, None
         clicked = (source.contexts, source.position, source.clicks)
     else:
-        most = model.info.get("max_clicks")  # the sample of queries that the model was fitted on
         interventions = harvest(
             source,
             unit=unit,
             max_position=max_position,
             design=design,
-            max_clicks=most if isinstance(most, int) else None,
+            max_clicks=model.fit_info.max_clicks,  # the sample of queries that the model was fitted on
         )
         days, clicked = days_of(source), _clicked(source, max_position)
     checked = None
@@ -147,7 +146,7 @@ def summarise_log(
                 "interventions": interventions,
             }
             checked = check_fit(source, model, unit=unit, **options, further=further)
-    data, plan = model.info.get("data"), None
+    data, plan = model.fit_info.data, None
     if (checked is None or checked.budget.word != "usable") and model.places is None:
         with progress("Planning"):
             plan = plan_traffic(interventions, anchor=int(model.curve.anchor), days=days, width=tolerance)
