@@ -26,7 +26,9 @@ from clickharvest.simulate.layouts import simulate_places
 from command_line import run
 
 FOLDER = Path(__file__).parent
-WORDS = ("sentence", "advice", "why", "note", "also", "file", "log", "bytes", "untold_where", "lender", "findings")
+WORDS = (
+    "sentence", "advice", "details", "why", "note", "also", "file", "log", "bytes", "untold_where", "lender", "findings",
+)  # fmt: skip
 """Keys of what people read, or of files."""
 SCORED = ("propensity", "lower", "upper")
 PLANNED = ("position", "margin", "queries", "times", "times_range")
