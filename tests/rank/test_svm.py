@@ -26,7 +26,7 @@ from clickharvest.rank import hinge as hinge_module
 from clickharvest.rank import pairs as pairs_module
 from clickharvest.rank import svm as svm_module
 from clickharvest.rank.features import Features
-from clickharvest.rank.hinge import DualPoint, PairwiseHinge, minimise_hinge
+from clickharvest.rank.hinge import PairwiseHinge, minimise_hinge
 from clickharvest.rank.svm import click_hinge, grade_hinge
 
 Array = NDArray[np.float64]
@@ -184,23 +184,6 @@ def test_no_more_steps_are_taken_than_allowed() -> None:
         assert solution.steps <= steps
         assert solution.objective == pytest.approx(0.5 * solution.w[0] ** 2 + 0.3 * max(0.0, 1 - solution.w[0]))
         assert solution.objective - solution.gap <= least + 1e-12 <= solution.objective + 2e-12
-
-
-def test_mixtures_of_dual_points() -> None:
-    """The best mixture is at least as good as any on a grid, both ends included."""
-    random = np.random.default_rng(0)
-    inner = 0
-    for _ in range(50):
-        one, other = (DualPoint(random.normal(), random.normal(size=3)) for _ in range(2))
-        shares = np.linspace(0, 1, 101)
-        images = one.image + shares[:, None] * (other.image - one.image)
-        values = one.total + shares * (other.total - one.total) - 0.5 * (images**2).sum(axis=1)
-        assert values.max() - 1e-12 <= one.mixed(other).value <= values.max() + 1e-2
-        inner += 0 < values.argmax() < 100
-    assert inner > 10
-    same = DualPoint(1.0, np.ones(2))
-    assert same.mixed(DualPoint(2.0, np.ones(2))).total == 2.0
-    assert same.mixed(DualPoint(0.5, np.ones(2))).total == 1.0
 
 
 def test_weights_undo_position_bias() -> None:

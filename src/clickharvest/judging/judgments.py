@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Scale = Literal["query", "corpus", "rate"]
-"""What cut-offs of grades are multiples of: the mean relevance of the query's documents, that of all, or nothing."""
+"""Unit of the cut-offs of grades: the mean relevance of the query's documents, that of all documents, or 1."""
 
 CUTOFFS = (0.5, 1.0, 2.0)
 """Least relevance of the grades 1, 2 and 3, in multiples of the mean: half of it, the mean, twice the mean."""
@@ -72,8 +72,7 @@ class Judgments:
         level: level of the intervals.
         hardly_examined: documents without a grade because they have too few effective impressions.
         wide: documents without a grade because their interval holds more than two grades.
-        left_out: documents without a judgment: those of affine clicks that were shown only where the model tells
-            nothing.
+        left_out: documents of affine clicks without a judgment: the model has no estimate where they were shown.
         use: a phrase for how impressions without a propensity of their own were used.
     """
 
@@ -89,7 +88,7 @@ class Judgments:
 
     @property
     def grades(self) -> tuple[int, ...]:
-        """How many documents have the grades 0, 1, …"""
+        """Number of documents of the grades 0, 1, …"""
         counts = np.bincount(self.table["grade"].drop_null().to_numpy(), minlength=len(self.cutoffs) + 1)
         return tuple(int(n) for n in counts)
 

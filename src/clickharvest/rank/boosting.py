@@ -43,7 +43,7 @@ LEAST_CURVATURE = 1e-16
 
 
 class TrainingData(Protocol):
-    """What `lightgbm.Dataset` and `xgboost.DMatrix` have in common."""
+    """The common interface of `lightgbm.Dataset` and `xgboost.DMatrix`."""
 
     def get_label(self) -> Any:
         """Return the labels, [n]."""
@@ -57,7 +57,7 @@ class TrainingData(Protocol):
 
 @dataclass(frozen=True)
 class ListObjective(ABC):
-    """What all objectives share: pass one to a training call, or call `loss` and `gradients` yourself."""
+    """Base of all objectives: pass one to a training call, or call `loss` and `gradients` yourself."""
 
     def __call__(self, scores: Any, data: TrainingData) -> tuple[Array, Array]:
         """Return first and second derivatives, as `lgb.train` and `xgb.train` ask for them."""

@@ -168,7 +168,7 @@ def choose_ranker(
 
 @dataclass(frozen=True)
 class _Folds:
-    """How candidates, such as `linear softmax`, are trained on folds of the queries.
+    """Training of candidates, such as `linear softmax`, on folds of the queries.
 
     Attributes:
         fold: the fold of every list, [n_lists].

@@ -1,4 +1,4 @@
-"""How columns of a table of documents become features, in training and in use.
+"""Features from the columns of a table of documents, in training and in use.
 
 | column | features |
 |---|---|

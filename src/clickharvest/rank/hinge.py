@@ -101,7 +101,7 @@ class HingeLoss:
 
 @dataclass(frozen=True)
 class HingeSolution:
-    """Where the solver ended.
+    """The result of the solver.
 
     Attributes:
         w: the weights, [F].

@@ -61,7 +61,7 @@ class TrainedRanker:
 
     @property
     def kind(self) -> str:
-        """What the model is: `"linear"`, `"lightgbm"`, `"xgboost"`, or a `"blend"` of such."""
+        """The kind of model: `"linear"`, `"lightgbm"`, `"xgboost"`, or a `"blend"` of such."""
         if isinstance(self.model, tuple):
             return "blend"
         return "linear" if isinstance(self.model, np.ndarray) else type(self.model).__module__.partition(".")[0]

@@ -19,12 +19,12 @@ BY_SPLIT = {
     "split_feature": int, "split_gain": float, "threshold": float, "decision_type": int, "left_child": int,
     "right_child": int, "internal_value": float, "internal_weight": float, "internal_count": int,
 }  # fmt: skip
-"""What LightGBM writes for each leaf, and for each split."""
+"""Fields of LightGBM's leaves and of its splits."""
 BY_NODE = {
     "base_weights": float, "default_left": int, "left_children": int, "loss_changes": float, "parents": int,
     "right_children": int, "split_conditions": float, "split_indices": int, "split_type": int, "sum_hessian": float,
 }  # fmt: skip
-"""What XGBoost writes for each node, be it a split or a leaf."""
+"""Fields of XGBoost's nodes, which are splits or leaves."""
 DECISIONS = 0b1110
 """Bits of a decision of LightGBM: the least one marks a split by category, the others say where missing values go."""
 CATEGORIES = ("categories", "categories_nodes", "categories_segments", "categories_sizes")

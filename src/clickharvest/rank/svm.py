@@ -38,7 +38,7 @@ SEARCH_TOL = 1e-3
 
 
 class LinearRanker(Parameterised):
-    """What the linear rankers share: scikit-learn manners, and scores w·f.
+    """Base of the linear rankers: parameters as in scikit-learn, and scores w·f.
 
     Attributes:
         coef_: the weights w, [F].

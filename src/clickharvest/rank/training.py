@@ -31,7 +31,7 @@ TREE_LOSSES = (*WEIGHTED, *OFFSETS)
 
 @dataclass(frozen=True)
 class BoostSettings:
-    """How trees are grown, the same in both libraries.
+    """Settings of trees, the same in both libraries.
 
     Attributes:
         rounds: number of trees, at most.
@@ -52,7 +52,7 @@ class BoostSettings:
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner is to do.
+    """A task of a learner.
 
     Attributes:
         learner: its name.

@@ -16,7 +16,7 @@ from clickharvest.rank.rankers import TrainedRanker
 from clickharvest.rank.trees import Leaf, Split, trees_of
 
 SLACK = np.float32(1e-6)
-"""What Solr adds to every threshold as it reads it."""
+"""The number that Solr adds to every threshold."""
 
 
 @ranker_export("solr")
