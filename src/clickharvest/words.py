@@ -52,6 +52,17 @@ def name_columns(names: Sequence[str]) -> str:
     return f"column{'s' * (len(names) != 1)} {', '.join(names)}"
 
 
+def spell_columns(columns: Sequence[str], *, most: int = 12) -> str:
+    """Return column names for a message: the first dozen, in one line.
+
+    Example:
+        >>> spell_columns([f"c{i}" for i in range(40)], most=3)
+        'c0, c1, c2 and 37 more'
+    """
+    names = ", ".join(" ".join(name.split()) for name in columns[:most]) or "no column"
+    return names if len(columns) <= most else f"{names} and {len(columns) - most} more"
+
+
 def spell_thinning(clicks: int, whole: int) -> str:
     """Return a sentence on thinning: with a share s of the clicks, intervals are about 1 / √s times as wide.
 

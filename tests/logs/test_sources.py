@@ -24,7 +24,8 @@ from clickharvest import read_log
 from clickharvest.errors import InputError
 from clickharvest.logs.click_log import ClickLog
 from clickharvest.logs.engines import DuckDBEngine
-from clickharvest.logs.sources import data_files, file_format, open_source, spell_columns
+from clickharvest.logs.sources import data_files, file_format, open_source
+from clickharvest.words import spell_columns
 
 pytestmark = pytest.mark.usefixtures("one_duckdb")
 

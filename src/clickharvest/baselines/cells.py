@@ -146,7 +146,8 @@ def read_features(log: ClickLog, features: Any, *, max_position: int | None = No
     import ibis
 
     from clickharvest.logs.click_log import identifier
-    from clickharvest.logs.sources import open_source, spell_columns
+    from clickharvest.logs.sources import open_source
+    from clickharvest.words import spell_columns
 
     source = _as_table(features) if isinstance(features, Mapping) else features
     opened, _ = open_source(source, log.engine, text=("query", "doc"))

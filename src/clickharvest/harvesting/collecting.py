@@ -37,11 +37,11 @@ from clickharvest.harvesting.interventions import (
 from clickharvest.harvesting.large_logs import narrowed, share_to_keep, warn_of_thinning
 from clickharvest.harvesting.placements import LoggedPlacements
 from clickharvest.harvesting.reading import interventions_from_arrow
-from clickharvest.logs.click_log import ROLES, ClickLog, require_log, same
+from clickharvest.logs.click_log import ROLES, ClickLog, count_displays, named_column, require_log, same
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.ibis_inside import COMPILERS, compile_for
 from clickharvest.logs.incomplete_logs import refuse_clicks_alone, warn_of_doubts
-from clickharvest.logs.sources import file_format, open_source, spell_columns
+from clickharvest.logs.sources import file_format, open_source
 
 CLUSTER = "_cluster"
 """Column of the cluster's name while a harvest runs."""
@@ -223,26 +223,14 @@ def count_interventions(path: str | Path) -> dict[str, int]:
 
 
 def realised_cells(rows: ir.Table, context: tuple[str, ...], *, raw: bool, by: tuple[str, ...] = ()) -> ir.Table:
-    """Return one row per query, context, document and position (and `by`), with its clicks and impressions.
-
-    Raw rows are counted, not summed: DuckDB counts in 8 bytes and sums in 16, and cells are what it spills.
-    """
-    clicks = rows.count(where=rows.clicks == 1) if raw else rows.clicks.sum()
-    impressions = rows.count() if raw else rows.impressions.sum()
-    return rows.group_by("query", *context, "doc", "position", *by).agg(clicks=clicks, impressions=impressions)
+    """Return one row per query, context, document and position (and `by`), with its clicks and impressions."""
+    return rows.group_by("query", *context, "doc", "position", *by).agg(**count_displays(rows, raw=raw))
 
 
 def _with_clusters(log: ClickLog, cluster: str) -> ir.Table:
     """Return the log's rows with a column of clusters as text; rows without a click have no cluster."""
-    if cluster in log.columns:
-        column = log.columns[cluster]
-    elif cluster in log.source.columns:
-        column = log.source[cluster]
-    else:
-        option = f"; name it with --{cluster} COLUMN" if cluster in ROLES else ""
-        raise InputError(f"--cluster {cluster}: no such column, found {spell_columns(log.source.columns)}{option}")
-    if column.type().is_nested() or column.type().is_json():
-        raise InputError(f"--cluster {cluster}: the column is of type {column.type()}; expected one value per row")
+    advice = f"; name it with --{cluster} COLUMN" if cluster in ROLES else ""
+    column = named_column(log, cluster, "--cluster", advice)
     if CLUSTERED_BY + cluster in log.context:
         raise InputError(f"--cluster {cluster}: a context column is called {CLUSTERED_BY + cluster}; rename it")
     rows = replace(log, columns=log.columns | {CLUSTER: column.cast("string")}).table

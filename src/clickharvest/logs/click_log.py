@@ -30,7 +30,7 @@ from clickharvest.errors import InputError
 from clickharvest.logs.engines import Engine, is_drawn
 from clickharvest.logs.log_facts import LogFacts, lack_unclicked
 from clickharvest.positions.places import Places
-from clickharvest.words import count
+from clickharvest.words import count, spell_columns
 
 REQUIRED = ("query", "doc", "position")
 COUNTS = ("click", "clicks", "impressions")
@@ -178,6 +178,14 @@ def identifier(column: ir.Value, like: dt.DataType | None = None) -> ir.Value:
     return text.re_search(r"^[+-]?[0-9]+$").ifelse(text, ibis.null("string")).try_cast("int64")
 
 
+def require_column(columns: Sequence[str], name: str, option: str) -> str:
+    """Return the column that `find_column` finds, or raise `InputError` with the columns that there are."""
+    column = find_column(columns, name)
+    if column not in columns:
+        raise InputError(f"{option} {name}: no such column, found {spell_columns(columns)}")
+    return column
+
+
 def same(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> list[ir.BooleanValue]:
     """Return join conditions on equal keys, where an empty context equals an empty context."""
     plain = ("query", "doc", "position")
@@ -202,6 +210,36 @@ def number(column: ir.Value, *, words: bool = False) -> ir.Value:
     if kind.is_numeric():
         return column.cast("float64") if kind.is_decimal() or kind.is_uint64() else column
     raise InputError(f"column {column.get_name()!r} is of type {kind}: expected numbers")
+
+
+def is_plain(column: ir.Value) -> bool:
+    """Return whether a column has one plain value per row, and no lists or records."""
+    kind = column.type()
+    return not (kind.is_nested() or kind.is_json())
+
+
+def named_column(log: ClickLog, name: str, option: str, advice: str = "") -> ir.Value:
+    """Return a column of a log by its role, or by its own name.
+
+    Raises:
+        InputError: there is no such column, or it holds lists or records.
+    """
+    if name not in log.columns and name not in log.source.columns:
+        raise InputError(f"{option} {name}: no such column, found {spell_columns(log.source.columns)}{advice}")
+    column = log.columns[name] if name in log.columns else log.source[name]
+    if not is_plain(column):
+        raise InputError(f"{option} {name}: the column is of type {column.type()}; expected one plain value per row")
+    return column
+
+
+def count_displays(rows: ir.Table, *, raw: bool) -> dict[str, ir.IntegerScalar]:
+    """Return expressions for the clicks and impressions of rows.
+
+    Raw rows are counted, not summed: DuckDB counts in 8 bytes and sums in 16.
+    """
+    if raw:
+        return {"clicks": rows.count(where=rows.clicks == 1), "impressions": rows.count()}
+    return {"clicks": rows.clicks.sum(), "impressions": rows.impressions.sum()}
 
 
 def require_log(value: Any) -> None:

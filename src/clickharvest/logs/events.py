@@ -23,8 +23,8 @@ from clickharvest.logs.click_log import find_column
 from clickharvest.logs.engines import Engine, sql_literal, sql_name
 from clickharvest.logs.ibis_inside import compile_on
 from clickharvest.logs.readers import RECORD
-from clickharvest.logs.sources import open_source, spell_columns
-from clickharvest.words import clean_text, count
+from clickharvest.logs.sources import open_source
+from clickharvest.words import clean_text, count, spell_columns
 
 NOTHING = ("", "(not set)", "(not provided)", "null", "undefined", "none")
 """What trackers write for a missing value, in lower case."""

@@ -23,8 +23,8 @@ from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.logs.click_log import ClickLog, find_column
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.reading import read_log
-from clickharvest.logs.sources import open_source, spell_columns
-from clickharvest.words import count
+from clickharvest.logs.sources import open_source
+from clickharvest.words import count, spell_columns
 
 WITHIN = "30min"
 """The longest time from a display to a click on it, where the click names no page."""

@@ -15,8 +15,7 @@ import ibis
 import ibis.expr.types as ir
 
 from clickharvest.errors import HarvestWarning, InputError
-from clickharvest.logs.click_log import ClickLog, find_column, number
-from clickharvest.logs.sources import spell_columns
+from clickharvest.logs.click_log import ClickLog, find_column, number, require_column
 from clickharvest.logs.validation import LARGEST_COUNT
 from clickharvest.words import count
 
@@ -118,9 +117,7 @@ def _outcome_column(log: ClickLog, outcome: str) -> str:
             f"--outcome {outcome} does not go with --repeat first, which merges clicks of two places: keep one row per "
             "page and document in the log"
         )
-    column = find_column(log.source.columns, outcome)
-    if column not in log.source.columns:
-        raise InputError(f"--outcome {outcome}: no such column, found {spell_columns(log.source.columns)}")
+    column = require_column(log.source.columns, outcome, "--outcome")
     if column in (taken := {name: role for role, name in log.roles.items()}):
         raise InputError(f"--outcome {outcome}: that is the column of {taken[column]}; name the one of the outcome")
     if find_column(log.context, outcome) in log.context:

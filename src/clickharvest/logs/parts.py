@@ -12,9 +12,8 @@ from clickharvest.errors import InputError
 from clickharvest.logs.click_log import OURS, RANDOM, ClickLog, find_column, number
 from clickharvest.logs.log_facts import lack_unclicked
 from clickharvest.logs.preparing import Preparation
-from clickharvest.logs.sources import spell_columns
 from clickharvest.logs.validation import validate_log
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text, count, spell_columns
 
 ODDS = 3.0
 """Odds ratio of an outcome from which pages count as sampled by it; a larger one misses more."""

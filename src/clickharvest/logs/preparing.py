@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import ibis
 
 from clickharvest.errors import InputError
-from clickharvest.logs.click_log import RANDOM, find_column, number
-from clickharvest.logs.sources import spell_columns
+from clickharvest.logs.click_log import RANDOM, find_column, number, require_column
 from clickharvest.positions.places import MOST_PLACES, Places
-from clickharvest.words import clean_text, count
+from clickharvest.words import clean_text, count, spell_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -79,13 +78,13 @@ class Preparation:
                 are said to be.
         """
         for name, value in self.block.items():
-            column = _column(opened, name, "--block")
+            column = require_column(opened.columns, name, "--block")
             kept = _has_value(opened, column, value, "--block")
             if engine is not None:
                 _check_value(opened, kept, column, value, "--block", engine)
             opened = opened.filter(kept)
         for name, value in self.random.items():
-            column = _column(opened, name, "--random")
+            column = require_column(opened.columns, name, "--random")
             shuffled = _has_value(opened, column, value, "--random")
             if engine is not None:
                 _check_value(opened, shuffled, column, value, "--random", engine)
@@ -97,7 +96,7 @@ class Preparation:
     def _count_through(self, opened: ir.Table, roles: Mapping[str, str], base: int, engine: Engine | None) -> ir.Table:
         assert self.page_number is not None
         assert self.page_size is not None
-        column = _column(opened, self.page_number, "--page-number")
+        column = require_column(opened.columns, self.page_number, "--page-number")
         page, position_column = number(opened[column]), roles["position"]
         position = number(opened[position_column])
         if engine is not None:
@@ -121,13 +120,6 @@ class Preparation:
         shift = (page - 1) * self.page_size
         moved = {roles[role]: number(opened[roles[role]]) + shift for role in ("position", "original") if role in roles}
         return opened.mutate(**moved)
-
-
-def _column(opened: ir.Table, name: str, option: str) -> str:
-    column = find_column(opened.columns, name)
-    if column not in opened.columns:
-        raise InputError(f"{option} {name}: no such column, found {spell_columns(opened.columns)}")
-    return column
 
 
 def _has_value(opened: ir.Table, column: str, value: str, option: str) -> ir.BooleanValue:

@@ -22,14 +22,15 @@ from clickharvest.logs.click_log import (
     ClickLog,
     find_column,
     identifier,
+    is_plain,
     number,
 )
 from clickharvest.logs.engines import Engine
 from clickharvest.logs.preparing import NUMBER, Preparation, Repeat, number_places, place_columns
-from clickharvest.logs.sources import TEXT, file_format, open_source, spell_columns
+from clickharvest.logs.sources import TEXT, file_format, open_source
 from clickharvest.logs.tallies import counted_pages, find_tallies, refuse_on_tallies
 from clickharvest.logs.validation import validate_log
-from clickharvest.words import clean_text
+from clickharvest.words import clean_text, spell_columns
 
 NO_QUERY = f"{OURS}query"
 """The column of the single query of a log of lists that are shown for no query."""
@@ -145,7 +146,7 @@ def read_log(
         opened = _joined(opened, str(page), parts)
     placed = place_columns(opened.columns, place_names, context)
     roles = resolve_roles(opened.columns, wanted, placed)
-    if user is None and "user" in roles and not _is_plain(opened[roles["user"]]):
+    if user is None and "user" in roles and not is_plain(opened[roles["user"]]):
         del roles["user"]  # a record of the user, not who it is
     context_columns = {name: find_column(opened.columns, name) for name in context}
     _check_context(opened.columns, context)
@@ -280,13 +281,8 @@ def _check_context(columns: Sequence[str], context: Sequence[str]) -> None:
 
 def _check_plain(opened: ir.Table, columns: Sequence[str]) -> None:
     for column in columns:
-        if not _is_plain(opened[column]):
+        if not is_plain(opened[column]):
             raise InputError(f"column {column!r} is of type {opened[column].type()}: expected one plain value per row")
-
-
-def _is_plain(column: ir.Value) -> bool:
-    kind = column.type()
-    return not (kind.is_nested() or kind.is_json())
 
 
 def _canonical(opened: ir.Table, roles: dict[str, str], base: int) -> dict[str, ir.Value]:

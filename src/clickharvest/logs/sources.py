@@ -84,17 +84,6 @@ def open_source(
     return ibis.memtable(arrow), engine
 
 
-def spell_columns(columns: Sequence[str], *, most: int = 12) -> str:
-    """Return column names for a message: the first dozen, in one line.
-
-    Example:
-        >>> spell_columns([f"c{i}" for i in range(40)], most=3)
-        'c0, c1, c2 and 37 more'
-    """
-    names = ", ".join(" ".join(name.split()) for name in columns[:most]) or "no column"
-    return names if len(columns) <= most else f"{names} and {len(columns) - most} more"
-
-
 def file_format(path: str) -> str | None:
     """Return the format by a file's name, or None.
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from clickharvest.errors import HarvestWarning, InputError
 from clickharvest.files import FOOTER_KEY, SHARED
-from clickharvest.logs.click_log import RESERVED, ClickLog
+from clickharvest.logs.click_log import RESERVED, ClickLog, count_displays, named_column
 from clickharvest.logs.log_facts import LogFacts
-from clickharvest.logs.sources import data_files, file_format, spell_columns
-from clickharvest.words import count
+from clickharvest.logs.sources import data_files, file_format
+from clickharvest.words import count, spell_columns
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -80,12 +80,10 @@ def tally_table(log: ClickLog, *, keep: Sequence[str] = ()) -> ir.Table:
     further = {name: _kept_column(log, name) for name in keep if name not in log.context}
     further = {role: log.columns[role] for role in APART if log.has(role)} | further
     rows = replace(log, columns=log.columns | further).table
-    raw = "click" in log.roles
-    clicks = rows.count(where=rows.clicks == 1) if raw else rows.clicks.sum()
-    impressions = rows.count() if raw else rows.impressions.sum()
+    counts = count_displays(rows, raw="click" in log.roles)
     keys = {"query": rows.query} | {c: rows[c] for c in log.context} | {"doc": rows.doc}
     keys |= {"position": rows.position.cast("int64")} | {name: rows[name] for name in further}
-    counted = rows.group_by(**keys).agg(clicks=clicks.cast("int64"), impressions=impressions.cast("int64"))
+    counted = rows.group_by(**keys).agg(**{name: value.cast("int64") for name, value in counts.items()})
     if not log.has("time"):
         return counted
     return counted.cross_join(rows.agg(time=rows.time.min()))
@@ -177,17 +175,9 @@ def refuse_on_tallies(tallies: Sequence[Tally], options: Mapping[str, Any], cont
 def _kept_column(log: ClickLog, name: str) -> ir.Value:
     if name == "page" or name == log.roles.get("page"):
         raise InputError("--keep page: a tally by page is the log itself; keep the log where tests by page matter")
-    if name in log.columns:
-        column = log.columns[name]
-    elif name in log.source.columns:
-        if name.lower() in RESERVED or name.lower() == "user":
-            raise InputError(f"--keep {name}: the name is reserved for a role; rename the column, or name its role")
-        column = log.source[name]
-    else:
-        raise InputError(f"--keep {name}: no such column, found {spell_columns(log.source.columns)}")
-    if column.type().is_nested() or column.type().is_json():
-        raise InputError(f"--keep {name}: the column is of type {column.type()}; expected one plain value per row")
-    return column
+    if name in log.source.columns and name not in log.columns and name.lower() in (*RESERVED, "user"):
+        raise InputError(f"--keep {name}: the name is reserved for a role; rename the column, or name its role")
+    return named_column(log, name, "--keep")
 
 
 def _parquet_files(source: object) -> list[Path]:

@@ -160,7 +160,8 @@ def open_keyed(
         The table, its keys as `query` and `doc` and of the log's types; its engine; its keys; its name in messages.
     """
     from clickharvest.logs.click_log import identifier
-    from clickharvest.logs.sources import open_source, spell_columns
+    from clickharvest.logs.sources import open_source
+    from clickharvest.words import spell_columns
 
     spelled = {role: log.roles[role] for role in ("query", "doc")}
     paged = {"page": log.roles["page"]} if alone and log.has("page") else {}

@@ -73,7 +73,8 @@ def rerank(
     import ibis
 
     from clickharvest.logs.engines import DuckDBEngine
-    from clickharvest.logs.sources import open_source, spell_columns
+    from clickharvest.logs.sources import open_source
+    from clickharvest.words import spell_columns
 
     if query == doc:
         raise InputError(f"queries and documents are both in the column {doc!r}: name two (--query, --doc)")
