@@ -19,7 +19,7 @@ from clickharvest.model.curves import make_curve
 from clickharvest.model.loading import load_propensities
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.storage import read_file, write_file
-from clickharvest.model.support import ColumnSupport, Support, cannot_tell
+from clickharvest.model.support import ColumnSupport, Support
 from clickharvest.model.typical import typical_context, typical_names
 from clickharvest.report.values import column_values
 from command_line import run
@@ -187,12 +187,6 @@ def test_an_average_of_yes_and_no_is_together_with_all() -> None:
     model = a_model(support=support)
     assert model.predict_encoded(typical_context(model)).supported[0, :2].all()
     assert not model.predict({"device": ["phone"], "age": [40], "pays": [True]}).supported.any()
-
-
-def test_an_interval_of_a_factor_of_ten_tells_nothing() -> None:
-    assert cannot_tell([0.2, 0.1, 0.0, 1e-26, math.nan, 0.0], [1.9, 1.0, 0.3, math.inf, math.nan, 0.0]).tolist() == [
-        False, True, True, True, False, False,
-    ]  # fmt: skip
 
 
 def free_model(sd: float, queries: float, kind: Any = "clustered") -> Propensities:

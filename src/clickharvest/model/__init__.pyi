@@ -32,6 +32,5 @@ from .provenance import record_provenance as record_provenance
 from .support import ColumnSupport as ColumnSupport
 from .support import Doubt as Doubt
 from .support import Support as Support
-from .support import cannot_tell as cannot_tell
 from .support import rests_on_few as rests_on_few
 from .support import spell_queries as spell_queries

@@ -183,20 +183,16 @@ class Propensities:
             x: encoded contexts, [n, d].
             lacking: where a value is missing that never was in training, [n, columns], see `ContextEncoder.encode`.
         """
-        doubts: tuple[Doubt, ...] = ()
+        doubts: list[Doubt] = []
         if self.unsupported:
             what = "position" if self.places is None else "place"
-            unlinked = ~np.isin(self.shown, self.curve.positions)
-            doubts += (
-                Doubt(f"nothing links this {what} to {name_place(self.curve.anchor, self.places)}", unlinked[None]),
-            )
-        if self.support is None:
-            return doubts
-        return (
-            *doubts,
-            *self._doubtful_intervals(),
-            *self.support.doubts(self.encoder, x, self.shown, lacking, self.fit_info.cluster_nouns[1]),
-        )
+            why = f"nothing links this {what} to {name_place(self.curve.anchor, self.places)}"
+            doubts.append(Doubt(why, ~np.isin(self.shown, self.curve.positions)[None]))
+        if self.support is not None:
+            clusters = self.fit_info.cluster_nouns[1]
+            doubts += self._doubtful_intervals()
+            doubts += self.support.doubts(self.encoder, x, self.shown, lacking, clusters)
+        return tuple(doubts)
 
     def _doubtful_intervals(self) -> list[Doubt]:
         """Return where intervals that are not clustered leave something out that matters."""
@@ -266,7 +262,8 @@ class Propensities:
     def _queries(self) -> tuple[float | None, ...]:
         """Return the effective queries of every position shown, None where they are not known."""
         queries = () if self.support is None else self.support.queries
-        return tuple(dict(zip(self.curve.positions, queries, strict=False)).get(k) for k in self.shown)
+        known = dict(zip(self.curve.positions, queries, strict=False))
+        return tuple(known.get(k) for k in self.shown)
 
     def drawn_curves(self) -> DrawnCurves:
         """Return the curves that the draws give, whose log p vary as the estimate may."""

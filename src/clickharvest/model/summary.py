@@ -26,9 +26,7 @@ LARGE = 1_000
 """Beyond it, no digits of a propensity are shown."""
 MOST_WORDS = 4_000
 """Characters shown of one thing that a file tells of its origin."""
-NO_ORIGIN = (
-    "The model does not tell where it comes from: an older version wrote its file, or it was made by hand."
-)
+NO_ORIGIN = "The model does not tell where it comes from: an older version wrote its file, or it was made by hand."
 
 
 def summarise(model: Model) -> str:

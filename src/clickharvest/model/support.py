@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from clickharvest.errors import InputError
 from clickharvest.model.contexts import ContextColumn, ContextEncoder
@@ -32,8 +32,6 @@ from clickharvest.words import clean_text, count
 
 Mask = NDArray[np.bool_]
 
-SPAN = 10.0
-"""A factor between the ends of an interval from which it is useless."""
 FEW = 5
 """Fewer effective queries than these are few: what they have in common is mistaken for the position."""
 ENOUGH = 3
@@ -197,18 +195,6 @@ def supported_by(doubts: Sequence[Doubt], shape: tuple[int, ...]) -> Mask:
     for doubt in doubts:
         supported &= ~doubt.where
     return supported
-
-
-def cannot_tell(lower: ArrayLike, upper: ArrayLike) -> Mask:
-    """Return where an interval is useless, because upper / lower ≥ `SPAN`.
-
-    Example:
-        >>> cannot_tell([0.1, 0.1, 0.0, np.nan], [0.9, 1.0, 0.5, np.nan])
-        array([False,  True,  True, False])
-    """
-    low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-    wide: Mask = high >= SPAN * low * (1 - 1e-12)
-    return wide & (high > 0)
 
 
 def rests_on_few(queries: float | None) -> bool:

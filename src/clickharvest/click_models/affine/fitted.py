@@ -31,13 +31,15 @@ from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.propensities import LONGEST, Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.summary import aligned, spell_fitted, wrap
-from clickharvest.model.support import cannot_tell, rests_on_few
+from clickharvest.model.support import rests_on_few
 from clickharvest.words import finite, spell_positions
 
 LARGEST = 1e6
 """Largest slope, offset or variance: a file with a larger one is damaged or forged."""
 BEST = 2.33
 """Standard deviations between the best of a hundred results and the average one."""
+SPAN = 10.0
+"""A factor between the ends of a slope's interval from which the interval is useless."""
 SIGN = 0.05
 """p-value below which offsets are called needed."""
 
@@ -260,7 +262,7 @@ class AffineModel(FittedAffine):
         columns = np.full((6, len(self.shown)), np.nan)
         columns[:, at] = slopes + offsets
         supported = np.zeros(len(self.shown), np.bool_)
-        supported[at] = (self.slope > 0) & ~cannot_tell(*slopes[1:])
+        supported[at] = (self.slope > 0) & ~useless(*slopes[1:])
         return AffinePrediction._make((self.shown, *columns, supported))
 
     def clicked(self) -> tuple[tuple[int, ...], Array, Array | None]:
@@ -421,3 +423,15 @@ class AffineModel(FittedAffine):
             tensors.get("covariance"), tuple(header["shown"]), header["info"],
             None if origin is None else Provenance.from_dict(origin),
         )  # fmt: skip
+
+
+def useless(lower: ArrayLike, upper: ArrayLike) -> NDArray[np.bool_]:
+    """Return where an interval is useless, because upper / lower ≥ `SPAN`.
+
+    Example:
+        >>> useless([0.2, 0.1, 0.0, 1e-26, np.nan, 0.0], [1.9, 1.0, 0.3, np.inf, np.nan, 0.0])
+        array([False,  True,  True,  True, False, False])
+    """
+    low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+    wide: NDArray[np.bool_] = high >= SPAN * low * (1 - 1e-12)
+    return wide & (high > 0)
