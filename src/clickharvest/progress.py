@@ -1,6 +1,6 @@
-"""Progress: how long work tells that it is under way. Drawing it is the business of the command line.
+"""Progress of long work, reported by whoever does it; the command line draws it.
 
-One protocol for everything: whoever has work to do opens a task and tells, where it can, how much of it is done.
+One protocol for everything: work opens a task and reports, where it can, the share that is done.
 
 >>> def add_up(numbers, progress=silent):
 ...     total = 0
@@ -21,19 +21,18 @@ from typing import Protocol
 
 
 class Update(Protocol):
-    """Is told the share of a task that is done, in [0, 1], and in a few words what it is at."""
+    """A function that takes the share of a task that is done, in [0, 1], and a note of a few words."""
 
     def __call__(self, share: float, note: str = "", /) -> None:
-        """Take note of the share."""
+        """Report the share."""
         ...
 
 
 class Progress(Protocol):
     """Shows tasks: `with progress("Bootstrap") as update: … update(0.5)`. Tasks may be nested.
 
-    Work that cannot call `update` itself, such as a query inside an engine, gives a function `fraction` to be asked
-    from another thread: it returns the share done, or None where that is unknown. A task of which no share is known is
-    under way, and no more is claimed.
+    Work that cannot call `update` itself, such as a query inside an engine, gives a function `fraction` that another
+    thread calls: it returns the share done, or None where that is unknown.
     """
 
     def __call__(self, task: str, fraction: Callable[[], float | None] | None = None) -> AbstractContextManager[Update]:
@@ -42,16 +41,16 @@ class Progress(Protocol):
 
 
 def ignore(share: float, note: str = "", /) -> None:
-    """Take no note of the share of a task that is done."""
+    """Ignore the share of a task that is done."""
 
 
 def silent(task: str, fraction: Callable[[], float | None] | None = None) -> AbstractContextManager[Update]:
-    """Show nothing: the progress of everything that is not told otherwise."""
+    """Show nothing: the default of everything that takes a progress."""
     return nullcontext(ignore)
 
 
 def part_of(update: Update, begin: float, end: float) -> Update:
-    """Return what tells of a part of a task, which takes it from the share `begin` to `end`.
+    """Return the update of a part of a task, which takes the whole from the share `begin` to `end`.
 
     Example:
         >>> part_of(lambda share, note="": print(share), 0.5, 1.0)(0.5)

@@ -50,13 +50,20 @@ SHARED = {
 }
 
 
-DISAGREE = pytest.param(
-    "expedia_pieces.parquet",
-    marks=pytest.mark.xfail(
-        strict=REAL is not None,
-        reason="positions of this part cannot be linked: check stops there, and fit judges the others",
-    ),
+DISAGREE = pytest.mark.xfail(
+    strict=REAL is not None,
+    reason="positions of this part cannot be linked: check stops there, and fit judges the others",
 )
+AT_NIGHT = ("without context", "users who begin anew", *SHARED)
+"""Logs like others, or large: the same promises once more."""
+
+
+def every_log(expedia: tuple[pytest.MarkDecorator, ...] = ()) -> list[Any]:
+    """Every log by name; some are read in `make nightly` alone."""
+    names = [*LOGS, *SHARED]
+    marks = {name: [pytest.mark.nightly] * (name in AT_NIGHT) for name in names}
+    marks["expedia_pieces.parquet"] += expedia
+    return [pytest.param(name, marks=marks[name]) for name in names]
 
 
 def log_of(name: str, folder: Path) -> tuple[Path, tuple[str, ...]]:
@@ -100,7 +107,7 @@ def fit_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Fit]:
     return fit
 
 
-@pytest.mark.parametrize("name", [*LOGS, *[name for name in SHARED if "expedia" not in name], DISAGREE])
+@pytest.mark.parametrize("name", every_log(expedia=(DISAGREE,)))
 def test_commands_say_the_same(
     name: str, fit_of: Callable[[str], Fit], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,7 +173,7 @@ def numbers(values: list[float | None]) -> list[float]:
     return [np.inf if value is None else value for value in values]
 
 
-@pytest.mark.parametrize("name", [*LOGS, *SHARED])
+@pytest.mark.parametrize("name", every_log())
 def test_the_chosen_model_is_judged_and_no_message_names_another(
     name: str, fit_of: Callable[[str], Fit], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -34,56 +36,59 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fits(printed: str) -> bool:
-    lines = [line for line in printed.splitlines() if not line.startswith("next: ")]  # a command stays on one line
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> dict[str, str]:
+    """What `check` and `fit` print of a log: with a context as text, and without as JSON."""
+    screens = {}
+    for command in ("check", "fit"):
+        for name, options in ((command, ("--context", "device")), (f"{command} as JSON", ("--json",))):
+            output = ("-o", folder / f"{name}.safetensors") if command == "fit" else ()
+            with redirect_stdout(StringIO()) as screen:
+                assert run(command, folder / "log.parquet", *options, *output) == 0
+            screens[name] = screen.getvalue()
+    return screens
+
+
+def fits(screen: str) -> bool:
+    lines = [line for line in screen.splitlines() if not line.startswith("next: ")]  # a command stays on one line
     return len(lines) <= 25 and max(map(len, lines)) <= 80
 
 
-def test_fit_prints_one_screen_and_keeps_the_budget(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = folder / "m.safetensors"
-    assert run("fit", folder / "log.parquet", "--context", "device", "-o", model) == 0
-    printed = capsys.readouterr().out
-    assert fits(printed)
-    assert printed.startswith("read      60,000 rows: ")
-    assert "compared  " in printed
-    assert "desktop" in printed
-    budget = budget_of(load_propensities(model))
+def test_fit_prints_one_screen_and_keeps_the_budget(folder: Path, printed: dict[str, str]) -> None:
+    screen = printed["fit"]
+    assert fits(screen)
+    assert screen.startswith("read      60,000 rows: ")
+    assert "compared  " in screen
+    assert "desktop" in screen
+    budget = budget_of(load_propensities(folder / "fit.safetensors"))
     assert budget is not None
-    assert str(budget) in " ".join(printed.split())
+    assert str(budget) in " ".join(screen.split())
     (name, sizes), *_ = budget.terms.items()
-    assert f"{name} {percent(max(sizes))}" in " ".join(printed.split())
-    assert "not tested: " in printed
-    last = printed.splitlines()[-1]
+    assert f"{name} {percent(max(sizes))}" in " ".join(screen.split())
+    assert "not tested: " in screen
+    last = screen.splitlines()[-1]
     assert last.startswith(("next: clickharvest weigh ", "saved: "))
     if last.startswith("next"):
         words = shlex.split(last.removeprefix("next: clickharvest "))
         assert run(*words, "-o", folder / "weighed.parquet") == 0
 
 
-def test_check_and_fit_tell_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = (folder / "log.parquet", "--context", "device")
-    assert run("check", *arguments) == 0
-    checked = capsys.readouterr().out
-    assert run("fit", *arguments, "-o", folder / "n.safetensors") == 0
-    fitted = capsys.readouterr().out
-    assert fits(checked)
-    assert checked.splitlines()[:-1] == fitted.splitlines()[:-1]
-    assert "next: clickharvest fit" in " ".join(checked.split())
+def test_check_and_fit_tell_the_same(printed: dict[str, str]) -> None:
+    assert fits(printed["check"])
+    assert printed["check"].splitlines()[:-1] == printed["fit"].splitlines()[:-1]
+    assert "next: clickharvest fit" in " ".join(printed["check"].split())
 
 
-def test_json_has_the_budget_and_every_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
-    for words in (["check"], ["fit", "-o", folder / "j.safetensors"]):
-        assert run(words[0], folder / "log.parquet", *words[1:], "--json") == 0
-        found.append(json.loads(capsys.readouterr().out))
-    for told in found:
-        assert told["budget"]["word"] in ("usable", "with care", "cannot tell")
-        assert told["budget"]["positions"] == list(range(2, 11))
-        assert len(told["budget"]["up"]) == len(told["budget"]["down"]) == 9
-        assert {"noise", "relevance"} <= set(told["budget"]["terms"])
-        assert told["budget"]["untested"]["crowd"] == "user"
-        assert all(one["kind"] and one["severity"] and one["sentence"] for one in told["findings"])
-    assert found[0]["budget"] == found[1]["budget"]
+def test_json_has_the_budget_and_every_finding(printed: dict[str, str]) -> None:
+    answers = [json.loads(printed[name]) for name in ("check as JSON", "fit as JSON")]
+    for answer in answers:
+        assert answer["budget"]["word"] in ("usable", "with care", "cannot tell")
+        assert answer["budget"]["positions"] == list(range(2, 11))
+        assert len(answer["budget"]["up"]) == len(answer["budget"]["down"]) == 9
+        assert {"noise", "relevance"} <= set(answer["budget"]["terms"])
+        assert answer["budget"]["untested"]["crowd"] == "user"
+        assert all(one["kind"] and one["severity"] and one["sentence"] for one in answer["findings"])
+    assert answers[0]["budget"] == answers[1]["budget"]
 
 
 def test_verbose_prints_every_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,18 +99,21 @@ def test_verbose_prints_every_check(folder: Path, capsys: pytest.CaptureFixture[
     assert max(len(line) for line in printed.splitlines() if not line.startswith("next: ")) <= 80
 
 
-def test_fewer_positions_and_more_tolerance_are_easier(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def budget(*more: Any) -> dict[str, Any]:
-        assert run("fit", folder / "log.parquet", *more, "-o", folder / "p.safetensors", "--json") == 0
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)["budget"]
-        return found
+def test_fewer_positions_and_more_tolerance_are_easier(
+    folder: Path, printed: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def budget(*options: str) -> dict[str, Any]:
+        assert run("check", folder / "log.parquet", *options, "--json") == 0
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)["budget"]
+        return answer
 
-    whole, top = budget(), budget("--positions", "1-3")
+    whole, top = json.loads(printed["check as JSON"])["budget"], budget("--positions", "1-3", "--tolerance", "90%")
     assert top["positions"] == [2, 3]
     assert top["off"] < whole["off"]
-    assert budget("--tolerance", "90%")["word"] == "usable"
-    assert budget("--tolerance", "0.1%")["word"] == "with care"
-    assert budget("--tolerance", "10%")["times"] > whole["times"]
+    assert top["word"] == "usable"
+    strict = budget("--tolerance", "10%")
+    assert strict["word"] == "with care"
+    assert strict["times"] > whole["times"]
 
 
 def test_without_checks_nothing_is_said_of_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ def check(
 
     Reads a click log, or a file of interventions, and fits the curve that fit would fit. Exit code 3: some positions
     cannot be linked. With --outcome it also tests whether what comes of a click depends on the position; exit code 3 if
-    nothing tells.
+    the log cannot tell.
 
     Examples:
 
@@ -55,7 +55,7 @@ def check(
     from clickharvest.commands.tables import position_table, print_diagnosis, screen
     from clickharvest.harvesting.interventions import Interventions
 
-    asked = checks.arguments()
+    check_options = checks.arguments()
     data, after = (units.read(log), None) if outcome is None else read_with_outcomes(log, outcome)
     harvesting = {} if isinstance(data, Interventions) else units.arguments(log)
     options: Any = {} if isinstance(data, Interventions) else {"traffic": units.shares, **harvesting}
@@ -70,7 +70,7 @@ def check(
         raise typer.Exit(3)
     tests = [finding for finding in diagnosis.findings if finding.severity != "ok"]
     interventions, model, checked = _fit_and_check(
-        data, harvesting, diagnosis.anchor, asked | {"further": [*of_outcome, *tests]}
+        data, harvesting, diagnosis.anchor, check_options | {"further": [*of_outcome, *tests]}
     )
     if as_json:
         tell_json(record | checked.info())
@@ -83,7 +83,7 @@ def check(
 
 
 def _fit_and_check(
-    data: ClickLog | Interventions, harvesting: dict[str, Any], anchor: int, asked: dict[str, Any]
+    data: ClickLog | Interventions, harvesting: dict[str, Any], anchor: int, check_options: dict[str, Any]
 ) -> tuple[Interventions, Propensities, Checked]:
     """Return what was compared, the curve that `fit` fits, and what checking it finds."""
     from clickharvest.checks import check_fit
@@ -101,7 +101,7 @@ def _fit_and_check(
             unit = harvesting["unit"]
         model = examination.within(interventions).fit(interventions)
     with show_progress("Checking"):
-        return interventions, model, check_fit(data, model, unit=unit, interventions=interventions, **asked)
+        return interventions, model, check_fit(data, model, unit=unit, interventions=interventions, **check_options)
 
 
 def _print(

@@ -112,10 +112,10 @@ def compare(
     (first, reference), *others = loaded.items()
     differences = {name: find_differences(reference, other, level=level) for name, other in others}
     if as_json:
-        tell_json({"first": first, "differences": {name: found.to_dict() for name, found in differences.items()}})
+        tell_json({"first": first, "differences": {name: one.to_dict() for name, one in differences.items()}})
         return
-    for name, found in differences.items():
-        print_differences(first, name, found)
+    for name, difference in differences.items():
+        print_differences(first, name, difference)
 
 
 def _compare_estimators(
@@ -133,15 +133,15 @@ def _compare_estimators(
     names = None if options.estimators == "all" else [name.strip() for name in str(options.estimators).split(",")]
     data = units.read(log)
     harvesting: dict[str, Any] = {} if isinstance(data, Interventions) else units.arguments(log)
-    found = compare_estimators(
+    comparison = compare_estimators(
         data, estimators=names, features=options.features_from, level=level, progress=show_progress, **harvesting
     )
     if chart is not None:
-        save_chart(plot_estimators(found), chart)
+        save_chart(plot_estimators(comparison), chart)
     if as_json:
-        tell_json(found.to_dict() | ({} if chart is None else {"chart": str(chart)}))
+        tell_json(comparison.to_dict() | ({} if chart is None else {"chart": str(chart)}))
         return
-    print_estimators(found)
+    print_estimators(comparison)
     if chart is not None:
         tell(f"Chart: {chart}")
 

@@ -174,10 +174,10 @@ def _true_error(shop: Shop, model: Propensities, budget: Budget) -> float:
     """Return how far off the curve is at the worst position and device, as a fraction."""
     import numpy as np
 
-    found = model.predict({"device": list(shop.devices)})
+    predicted = model.predict({"device": list(shop.devices)})
     worst = 0.0
     for position in budget.positions:
-        ratio = shop.examination[:, position - 1] / found.propensity[:, found.positions.index(position)]
+        ratio = shop.examination[:, position - 1] / predicted.propensity[:, predicted.positions.index(position)]
         worst = max(worst, float(np.abs(np.log(ratio)).max()))
     return float(np.expm1(worst))
 

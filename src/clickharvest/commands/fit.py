@@ -60,8 +60,8 @@ class FitOptions:
     """Which model to fit, and how."""
 
     click_model: str = _model(
-        "How clicks come about: by examination and relevance; browsing: the last click above counts, too; reading: and "
-        "what was skipped; affine: trust in high results, too; auto: whichever fits.",
+        "Clicks depend on examination and relevance; browsing: and on the last click above; reading: and on skipped "
+        "results; affine: and on trust in high results; auto: whichever fits.",
         default=EXAMINATION, flags=("--model",), names=registered("click_models.registry", "CLICK_MODELS", AUTO),
     )  # fmt: skip
     objective: str = _model(
@@ -76,7 +76,9 @@ class FitOptions:
         "Shape parameters of the curve, such as rank=2 of lowrank or width=8 of mlp.", "NAME=N,…", rare=True
     )
     penalty: float | None = _model(
-        "Instead of pooling or cross-validation: λ on context effects.", rare=True, check=between(0, LARGEST_PENALTY)
+        "Penalty λ on context effects, instead of pooling or cross-validation.",
+        rare=True,
+        check=between(0, LARGEST_PENALTY),
     )
     relevance: str | None = _model(
         "Relevance model of AllPairs (default: auto, or constant if a curve or penalty is named).",
@@ -188,11 +190,11 @@ def fit(
     instrument: Annotated[
         str | None,
         option(
-            "Rankers know their users, and an A/B test assigned them at random: compare rankers.",
+            "Compare rankers: they are personalised, and an A/B test assigned users at random.",
             panel=UNITS, rare=True, names=["ranker"],
         ),
     ] = None,
-    no_checks: Annotated[bool, option("Do not tell how far off the curve can be.", panel=CHECKS, rare=True)] = False,
+    no_checks: Annotated[bool, option("Skip the checks and the error budget.", panel=CHECKS, rare=True)] = False,
     output: OutputPath = None,
     as_json: JsonFlag = False,
 ) -> None:  # fmt: skip
@@ -215,7 +217,7 @@ def fit(
 
     # Yesterday's model may be replaced by today's.
     output = place_to_write(output, "the model", "model.safetensors", [*log.sources, units.rankings])
-    asked = checks.arguments()  # a fit is not to be lost to an option that cannot be read
+    check_options = checks.arguments()  # a fit is not to be lost to an option that cannot be read
     if instrument is not None:
         data = _compare_rankers(log, units, model, outcome, cluster)
     elif outcome is not None:
@@ -233,7 +235,7 @@ def fit(
     fitted.save(output)  # before the checks: a failure of theirs must not cost the fit
     checked = None
     if not no_checks:
-        checked, findings = _check(data, units, click_model, fitted, asked)
+        checked, findings = _check(data, units, click_model, fitted, check_options)
         fitted = replace(fitted, info=dict(fitted.info) | findings)
         fitted.save(output)
     run = {} if model.log_to is None else {"mlflow_run": log_to_mlflow(fitted, output)}
@@ -337,7 +339,7 @@ def _fit(interventions: Interventions, model: ClickModel, info: dict[str, Any]) 
 
 
 def _check(
-    data: _Data, units: HarvestOptions, model: ClickModel, fitted: Any, asked: dict[str, Any]
+    data: _Data, units: HarvestOptions, model: ClickModel, fitted: Any, check_options: dict[str, Any]
 ) -> tuple[Checked | None, dict[str, Any]]:
     """Return what checks find of a fit, and how a model keeps it; of outcomes, whether they depend on the position."""
     from clickharvest.checks.checking import FINDINGS
@@ -358,7 +360,7 @@ def _check(
             log: Any = data.source  # where it does not agree with the design, exposures are wrong by any factor
             further += design_findings(log.parsed(), design, harvesting["max_position"])
         seen: Any = data.source if data.arms is None else data.arms.displays
-        checked = model.check(seen, data.interventions, fitted, unit=units.unit_kind, further=further, **asked)
+        checked = model.check(seen, data.interventions, fitted, unit=units.unit_kind, further=further, **check_options)
         checked = checked if data.choice is None else data.choice.settle(checked)
         return checked, checked.info()
 

@@ -54,7 +54,7 @@ class LogOptions:
     doc: str | None = _column("The result (default: doc).", "COLUMN")
     position: str | None = _column("Position, 1 is the top (default: position).", "COLUMN")
     place: list[str] | None = _column(
-        "Instead: columns that make the place it was shown at, such as row,column or slot.", "A,B,…", rare=True
+        "Instead of a position: columns that name the place, such as row,column or slot.", "A,B,…", rare=True
     )
     click: str | None = _column("0/1, one row per impression (default: click).", "COLUMN")
     clicks: str | None = _column("Clicks of aggregated rows (default: clicks).", "COLUMN", rare=True)
@@ -66,21 +66,21 @@ class LogOptions:
     original: str | None = _column("Position before a swap (default: original, if there).", "COLUMN", rare=True)
     context: list[str] | None = _column("Columns that examination may depend on.", "A,B,…")
     position_base: int | None = _column(
-        "0 where positions start at 0 (default: 1; known exports: found out).", rare=True,
+        "Number of the top position, such as 0 (default: 1; known exports: detected).", rare=True,
         check=whole(-1_000_000, 1_000_000),
     )  # fmt: skip
     block: list[str] | None = _column(
-        "Keep these rows alone, such as kind=organic where ads share positions.", "COLUMN=VALUE", rare=True
+        "Keep only these rows, such as kind=organic where ads share positions.", "COLUMN=VALUE", rare=True
     )
     random: str | None = _column(
-        "Rows of pages in random order, such as ranker=random: harvests take all results of a query there for one.",
+        "Rows of pages in random order, such as ranker=random: there, all results of a query are one unit.",
         "COLUMN=VALUE", rare=True,
     )  # fmt: skip
     page_number: str | None = _column(
-        "Number of the page in its list, from 1, where positions start again on each.", "COLUMN", rare=True
+        "Page number, from 1, where positions start again on every page.", "COLUMN", rare=True
     )
     page_size: int | None = _column(
-        "Results of such a page: position becomes (page number − 1) · N + position.", "N", rare=True
+        "Results per page with --page-number: position becomes (page number − 1) · N + position.", "N", rare=True
     )
     repeat: str | None = _column(
         "A document that a page shows twice keeps its first place, clicked if either was.", rare=True,
@@ -88,13 +88,13 @@ class LogOptions:
     )  # fmt: skip
     table: str | None = _column("Table of a DuckDB file.", rare=True)
     format: str | None = _column("LOG is a known export.", names=registered("logs.formats", "FORMATS"))
-    inputs: list[str] | None = _column("What else the format of LOG is read from.", "NAME=FILE,…", rare=True)
+    inputs: list[str] | None = _column("Further files of the format of LOG.", "NAME=FILE,…", rare=True)
     clicks_from: str | None = _column(
         "LOG holds what was shown, FILE the clicks: of page and document, or of user, document and time.", "FILE",
         rare=True,
     )  # fmt: skip
     within: str | None = _column(
-        "How long after a list was shown a click of its user may be on it (default: 30min).", "TIME", rare=True
+        "Longest time from a list to a click of its user on it (default: 30min).", "TIME", rare=True
     )
     ubi_queries: str | None = _column(
         "LOG holds OpenSearch UBI events; FILE their queries: --format ubi --inputs queries=FILE.", "FILE", rare=True
@@ -297,10 +297,10 @@ class HarvestOptions:
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What the user asks of a fit, and how much is printed."""
+    """How a fit is checked, and how much is printed."""
 
     tolerance: str | None = _check("How far off a usable curve may be (default: 30%).", "SHARE")
-    positions: str | None = _check("What the answer is about, as 1-10 or 1,3 (default: all).", "LIST")
+    positions: str | None = _check("Positions that matter, as 1-10 or 1,3 (default: all).", "LIST")
     fold: str | None = _check(
         "Positions at which the page changes, such as 6, the first below the fold of the screen.", "LIST", rare=True
     )
@@ -367,29 +367,29 @@ def flags_of(options: Any) -> list[str]:
 ClusterOption = Annotated[
     str,
     option(
-        "Within what clicks depend on each other, and error bars are by: query, doc, user, page or any column.",
+        "Error bars are clustered by query, doc, user, page or any column: clicks depend on each other within it.",
         "ROLE|COLUMN", panel=UNITS, rare=True,
     ),
 ]  # fmt: skip
 MaxClicksOption = Annotated[
     int,
     option(
-        "Of a harvest with more clicks, keep whole queries with about so many, and at least 1,000 queries; intervals "
-        "become wider.",
+        "Thin a larger harvest to whole queries with about N clicks, and at least 1,000 queries; intervals become "
+        "wider.",
         "N", panel=UNITS, rare=True, check=whole(1, 10**15),
     ),
 ]  # fmt: skip
 AnchorOption = Annotated[
     str,
     option(
-        "Position, or place, such as 1,1 or top, that others are compared with.", "POSITION|PLACE", rare=True,
+        "Position, or place such as 1,1 or top, that all others are compared with.", "POSITION|PLACE", rare=True,
         check=position_or_place,
     ),
 ]  # fmt: skip
 TrustOption = Annotated[
     str,
     option(
-        "Where a propensity is 'cannot tell', checked takes that of the last position above that can be told, all "
+        "Where a propensity is 'cannot tell': checked takes that of the last position above with an answer, all "
         "takes the estimate.",
         rare=True, names=["checked", "all"],
     ),

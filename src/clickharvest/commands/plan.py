@@ -51,7 +51,7 @@ class DesignOptions:
     )
     steepness: float = _design("η of the examination k^-η expected.", default=1.0, rare=True, check=between(0, 10))
     spread: float = _design(
-        "How far single queries read otherwise at single positions: a standard deviation on the log scale.",
+        "How much queries differ at single positions: a standard deviation of log examination.",
         default=0.0, rare=True, check=between(0, 3),
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ def plan(
         float | None,
         _wanted("Days that LOG covers; from its time column by default.", check=between(0, 1e6, ends=False)),
     ] = None,
-    new_queries: Annotated[bool, _wanted("Further traffic is of other queries, not of the same ones again.")] = False,
+    new_queries: Annotated[bool, _wanted("Further traffic has new queries, not the same ones again.")] = False,
     anchor: AnchorOption = "1",
     as_json: JsonFlag = False,
 ) -> None:
@@ -86,19 +86,19 @@ def plan(
     from clickharvest.commands.tables import screen
 
     precision: dict[str, Any] = {"width": width, "level": level}
-    found: Plan | DesignPlan
+    answer: Plan | DesignPlan
     if log.source and design != DesignOptions():
         raise InputError("options of a design, such as --pages and --swaps, go without a LOG: leave one of both out")
     if log.source:
-        found = _plan_from_log(log, units, days, new_queries=new_queries, anchor=anchor, **precision)
+        answer = _plan_from_log(log, units, days, new_queries=new_queries, anchor=anchor, **precision)
     elif log != PlanLogOptions() or days is not None or new_queries or anchor != "1":
         raise InputError("options of a log go with a LOG: name it, or leave them out to plan a design")
     else:
-        found = _plan_from_design(units, design, **precision)
+        answer = _plan_from_design(units, design, **precision)
     if as_json:
-        tell_json(found.to_dict())
+        tell_json(answer.to_dict())
     else:
-        screen().print(str(found))
+        screen().print(str(answer))
 
 
 def _plan_from_log(

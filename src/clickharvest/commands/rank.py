@@ -34,7 +34,7 @@ LEAST, MOST = 1e-9, 1e9
 TEST_CLIP = 0.0
 """Least propensity of held-out clicks: none, as a clip would be a bias that no number of clicks takes away."""
 DATA = ("train", "effective_clicks", "unsupported_clicks", "dropped_clicks")
-"""What the ranker's file tells of its data."""
+"""The numbers on its data that a ranker's file keeps."""
 
 
 _ranker = partial(option, panel="The ranker")
@@ -149,8 +149,8 @@ def rank(
             clicks, ranker.learner, share=ranker.test_share, loss=ranker.loss, C=cost, clip=clip, **running
         )
     rankings: dict[str, Any] = {**trial.scores, **trial.arms}
-    found = compare_rankers(trial.test, rankings, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
-    (deciding,) = (row for row in found if row.metric == VERDICT)
+    comparisons = compare_rankers(trial.test, rankings, clip=TEST_CLIP, level=ranker.level, seed=ranker.seed)
+    (deciding,) = (row for row in comparisons if row.metric == VERDICT)
     best = best_shown(deciding, trial.arms)
     judged = None
     if ranker.judgements is not None:
@@ -170,8 +170,8 @@ def rank(
         "lists": clicks.lists,
         "trust": trust,
         "tried": trial.tried,
-        "estimates": [{"ranker": name, **asdict(one)} for row in found for name, one in row.estimates.items()],
-        "differences": [{"to": name, **asdict(one)} for row in found for name, one in row.differences.items()],
+        "estimates": [{"ranker": name, **asdict(one)} for row in comparisons for name, one in row.estimates.items()],
+        "differences": [{"to": name, **asdict(one)} for row in comparisons for name, one in row.differences.items()],
         "best_shown": best,
         "verdict": verdict(best, deciding, clicks),
         "judged": judged,
@@ -180,7 +180,7 @@ def rank(
     if as_json:
         tell_json(json_value(answer))
     else:
-        print_ranker(answer, found, best, ranker.level)
+        print_ranker(answer, comparisons, best, ranker.level)
 
 
 def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensities | AnyAffine | None]:
@@ -190,7 +190,7 @@ def open_log(log: LogOptions, model: Path | None) -> tuple[ClickLog, Propensitie
         InputError: it is another click model, or its propensities are those of places.
     """
     if log.place_columns:
-        raise InputError("rankers are judged by lists, and --place tells of none: weigh the log, train on its weights")
+        raise InputError("rankers are judged by lists, and places make none: weigh the log, train on its weights")
     if model is None:
         return log.read(), None
     fitted = load_weighing_model(model)

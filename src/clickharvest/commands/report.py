@@ -83,15 +83,15 @@ def report(
     checked = checked_of(fitted, summary)
     if as_json:
         findings = [finding.to_dict() for finding in findings_of(fitted)]
-        found = {"budget": None, "findings": findings} if checked is None else checked.info()
-        tell_json({"file": str(output), "bytes": size, "log": log.source or None} | found)
+        checks_found = {"budget": None, "findings": findings} if checked is None else checked.info()
+        tell_json({"file": str(output), "bytes": size, "log": log.source or None} | checks_found)
         return
     tell("\n".join(_lines(checked, model, checks.verbose)))
     tell(f"Report: {output} ({size / 1000:,.0f} kB, one file that needs no network)")
 
 
 def _lines(checked: Checked | None, model: Path, verbose: bool) -> Iterator[str]:
-    """Yield the lines on the budget, and what is wrong; all findings if asked for."""
+    """Yield the lines on the budget, and what is wrong; all findings if check_options for."""
     from clickharvest.commands.text import NOT_CHECKED, budget_lines, every_finding, problems, wrapped
 
     if checked is None:
@@ -135,9 +135,11 @@ def _summary(model: Any, log: ReportLogOptions, units: HarvestOptions, checks: C
     from clickharvest.logs.outcomes import after_click
     from clickharvest.report.log_summary import summarise_log
 
-    asked = checks.arguments()
+    check_options = checks.arguments()
     given = {"tolerance": checks.tolerance, "positions": checks.positions, "folds": checks.fold}
-    options: dict[str, Any] = {name: None if given[name] is None else asked[name] for name in asked}  # as the model's
+    options: dict[str, Any] = {
+        name: None if given[name] is None else check_options[name] for name in check_options
+    }  # as the model's
     options |= {"name": Path(log.source).name or log.source, "progress": show_progress}
     data = units.read(log)
     if isinstance(data, Interventions):

@@ -186,21 +186,21 @@ def _positions_shown(diagnosis: Diagnosis) -> str:
     return f"{count(len(diagnosis.positions), 'place')} ({', '.join(diagnosis.places.columns)})"
 
 
-def print_scores(found: ModelComparison, *, in_places: bool) -> None:
+def print_scores(comparison: ModelComparison, *, in_places: bool) -> None:
     """Print how well models explain the clicks of another log."""
     console = screen()
-    harvested = found.clicks + sum(found.left_out.values())
-    clusters = count(found.queries, *cluster_nouns(found.clustered_by))
-    where = count(len(found.positions), "place") if in_places else name_positions(found.positions)
+    harvested = comparison.clicks + sum(comparison.left_out.values())
+    clusters = count(comparison.queries, *cluster_nouns(comparison.clustered_by))
+    where = count(len(comparison.positions), "place") if in_places else name_positions(comparison.positions)
     console.print(
-        f"Scored {found.clicks:,} of {count(harvested, 'harvested click')}, {clusters} "
-        f"(as good as {found.effective_queries:,.0f} of equal size), {where}."
+        f"Scored {comparison.clicks:,} of {count(harvested, 'harvested click')}, {clusters} "
+        f"(as good as {comparison.effective_queries:,.0f} of equal size), {where}."
     )
-    for reason, clicks in found.left_out.items():
+    for reason, clicks in comparison.left_out.items():
         if clicks:
             console.print(f"Left out: {count(clicks, 'click')} {reason}.")
     console.print()
-    scores = ((clean_text(name, LONGEST_NAME), f"{score:.5f}") for name, score in found.scores.items())
+    scores = ((clean_text(name, LONGEST_NAME), f"{score:.5f}") for name, score in comparison.scores.items())
     console.print(plain_table(("", "log likelihood per click"), scores))
     console.print()
     gains = [
@@ -209,65 +209,67 @@ def print_scores(found: ModelComparison, *, in_places: bool) -> None:
             f"{gain.per_click:+.5f}",
             "-" if gain.lower is None else f"{gain.lower:+.5f} to {gain.upper:+.5f}",
         )
-        for gain in found.gains
+        for gain in comparison.gains
     ]
-    console.print(plain_table(("gain of", "over", "per click", f"{100 * found.level:g} % interval"), gains, left=2))
+    console.print(
+        plain_table(("gain of", "over", "per click", f"{100 * comparison.level:g} % interval"), gains, left=2)
+    )
     console.print()
-    for sentence in found.findings:
+    for sentence in comparison.findings:
         console.print(sentence)
 
 
-def print_differences(first: str, second: str, found: Differences) -> None:
+def print_differences(first: str, second: str, differences: Differences) -> None:
     """Print where one model differs from another beyond the intervals of both."""
     import numpy as np
 
     console = screen()
-    anchor = name_place(found.anchor, found.places)
+    anchor = name_place(differences.anchor, differences.places)
     console.print(f"{clean_text(second, 60)} against {clean_text(first, 60)}, relative to {anchor}:\n")
-    cells = [(i, k) for i in range(len(found.contexts)) for k in range(len(found.positions))]
-    differing = [cell for cell in cells if found.differs[cell]]
+    cells = [(i, k) for i in range(len(differences.contexts)) for k in range(len(differences.positions))]
+    differing = [cell for cell in cells if differences.differs[cell]]
     shown = sorted(
-        differing or [cell for cell in cells if cell[0] == 0], key=lambda cell: (not found.differs[cell], cell)
+        differing or [cell for cell in cells if cell[0] == 0], key=lambda cell: (not differences.differs[cell], cell)
     )
     rows: list[Sequence[str]] = []
     for i, k in shown[:MOST_DIFFERENCES]:
-        numbers = (f"{found.ratio[i, k]:.3f}", f"{found.lower[i, k]:.3f} to {found.upper[i, k]:.3f}")
-        if not np.isfinite(found.ratio[i, k]):
+        numbers = (f"{differences.ratio[i, k]:.3f}", f"{differences.lower[i, k]:.3f} to {differences.upper[i, k]:.3f}")
+        if not np.isfinite(differences.ratio[i, k]):
             numbers = ("-", "not supported")
-        name = (clean_text(found.contexts[i], 36),) if found.values else ()
-        at = found.positions[k]
-        rows.append((*name, str(at) if found.places is None else found.places.name(at), *numbers))
+        name = (clean_text(differences.contexts[i], 36),) if differences.values else ()
+        at = differences.positions[k]
+        rows.append((*name, str(at) if differences.places is None else differences.places.name(at), *numbers))
     if len(shown) > MOST_DIFFERENCES:
         rows.append((f"… {len(shown) - MOST_DIFFERENCES} more",))
-    what = "position" if found.places is None else "place"
-    context = ("context",) if found.values else ()
+    what = "position" if differences.places is None else "place"
+    context = ("context",) if differences.values else ()
     console.print(plain_table((*context, what, "times", "interval"), rows, left=len(context)))
-    held = f"The intervals hold for all of them together, with {100 * found.level:g} % confidence."
-    console.print(f"\n{found.verdict}\n{held}")
+    coverage = f"The intervals hold for all of them together, with {100 * differences.level:g} % confidence."
+    console.print(f"\n{differences.verdict}\n{coverage}")
 
 
-def print_estimators(found: EstimatorComparison) -> None:
+def print_estimators(comparison: EstimatorComparison) -> None:
     """Print the curves of estimators side by side, and how well each explains clicks of other queries."""
     console = screen()
-    last = found.positions[-1]
-    shown = [k for k in ESTIMATOR_POSITIONS if k in found.positions and k < last] + [last]
+    last = comparison.positions[-1]
+    shown = [k for k in ESTIMATOR_POSITIONS if k in comparison.positions and k < last] + [last]
     rows = [
         (
             one.label,
             *(spell_estimate(one.propensity.get(k)) for k in shown),
             "-" if one.held_out is None else f"{one.held_out:.4f}",
         )
-        for one in found.estimates.values()
+        for one in comparison.estimates.values()
     ]
     console.print(plain_table(("estimator", *map(str, shown), "held out"), rows, whole=1, collapse_padding=True))
-    scored = f"{found.clicks:,} of {count(found.harvested, 'click')} on results that moved"
+    scored = f"{comparison.clicks:,} of {count(comparison.harvested, 'click')} on results that moved"
     console.print(
-        f"\nExamination by position, relative to the anchor, ± or × the half width of its {100 * found.level:g} % "
-        f"interval; held out: log likelihood per click of {count(found.folds, 'fold')} by query, {scored}.\n"
+        f"\nExamination by position, relative to the anchor, ± or × the half width of its {100 * comparison.level:g} % "
+        f"interval; held out: log likelihood per click of {count(comparison.folds, 'fold')} by query, {scored}.\n"
     )
-    for sentence in found.findings:
+    for sentence in comparison.findings:
         console.print(sentence)
-    for label, reason in found.left_out.items():
+    for label, reason in comparison.left_out.items():
         option = " (--features-from)" if "features" in reason else ""
         needs = reason.startswith("needs")
         console.print(f"Left out: {label}, which {reason}{option}." if needs else f"Left out: {label}: {reason}.")
@@ -290,7 +292,7 @@ def spell_estimate(estimate: tuple[float, float | None, float | None] | None) ->
     return f"{value:.3f} {width}"
 
 
-def print_ranker(answer: Mapping[str, Any], found: list[Comparison], best: str, level: float) -> None:
+def print_ranker(answer: Mapping[str, Any], comparisons: list[Comparison], best: str, level: float) -> None:
     """Print what was trained, what it is worth, and the verdict, from the answer of `rank`."""
     from clickharvest.rank.comparison import NAIVE, NEW
 
@@ -327,7 +329,7 @@ def print_ranker(answer: Mapping[str, Any], found: list[Comparison], best: str, 
             f"{row.estimates[NEW].value:.3f}",
             *(spell_gap(row.differences[rival]) for rival in (best, NAIVE)),
         )
-        for row in found
+        for row in comparisons
     ]
     console.print(plain_table(("", NEW, "minus best shown", f"minus {NAIVE}"), gaps))
     console.print("relevant_rank, the mean rank of a relevant document, is better if lower.")

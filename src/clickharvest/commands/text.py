@@ -211,34 +211,34 @@ def users_of(info: Any) -> str:
     return users if isinstance(users, str) else ""
 
 
-def validation_lines(found: Validation, *, verbose: bool) -> Iterator[str]:
+def validation_lines(validation: Validation, *, verbose: bool) -> Iterator[str]:
     """Yield the curve of ordinary pages beside that of the experiment, and what follows."""
     from clickharvest.checks import findings_of
     from clickharvest.logs.parts import spell_part
 
-    if found.parts is not None:
-        yield paragraph("ordinary", spell_part(found.parts.ordinary))
-        yield paragraph("random", spell_part(found.parts.random))
-    places = None if found.model is None else found.model.places
-    others = found.others
+    if validation.parts is not None:
+        yield paragraph("ordinary", spell_part(validation.parts.ordinary))
+        yield paragraph("random", spell_part(validation.parts.random))
+    places = None if validation.model is None else validation.model.places
+    others = validation.others
     if len(others) > MOST_COMPARED and not verbose:
         step = (len(others) - 1) / (MOST_COMPARED - 1)
         others = [others[round(step * i)] for i in range(MOST_COMPARED)]
-    curves = {"model": found.harvested, found.what: found.random, "click rates": found.rates}
+    curves = {"model": validation.harvested, validation.what: validation.random, "click rates": validation.rates}
     rows = [("", *curves)]
     rows += [
-        (name_place(found.positions[i], places), *(_spell_estimate(curve, i) for curve in curves.values()))
+        (name_place(validation.positions[i], places), *(_spell_estimate(curve, i) for curve in curves.values()))
         for i in others
     ]
     if places is None:
         rows.append(("power of k", *map(_spell_power, curves.values())))
-    yield f"\nexamination relative to {name_place(found.anchor, places)}, 95 % interval"
+    yield f"\nexamination relative to {name_place(validation.anchor, places)}, 95 % interval"
     yield from aligned(rows)
     yield ""
-    if verbose and found.model is not None:
-        findings = findings_of(found.model)
-        yield f"{found.model}\n" + (f"\n{every_finding(findings)}\n" if findings else "")
-    for sentence in found.sentences():
+    if verbose and validation.model is not None:
+        findings = findings_of(validation.model)
+        yield f"{validation.model}\n" + (f"\n{every_finding(findings)}\n" if findings else "")
+    for sentence in validation.sentences():
         yield from wrapped(sentence, "  " if sentence.startswith("!") else "")
 
 

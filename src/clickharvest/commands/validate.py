@@ -76,26 +76,28 @@ def validate(
         if not pool or output.suffix != ".safetensors":
             raise InputError("-o writes the model of all pages: name a .safetensors file, and add --pool")
         refuse_overwriting(output, [*log.sources, model])
-    asked = checks.arguments()
+    check_options = checks.arguments()
     curve = None if model is None else load_curve(model)
     clicks = log.read()
     at = find_anchor(anchor, clicks.places)
     examination = Examination(anchor=at, progress=show_progress)
     with show_progress("Comparing"):
-        found = compare(
+        validation = compare(
             clicks, curve, swap=design, pages_with=pages_with, unit=units.unit_kind, max_position=units.max_position,
             cluster=cluster or None, anchor=at, pool=pool,
-            estimate=lambda clicks: examination.within(clicks).fit(clicks), **asked,
+            estimate=lambda clicks: examination.within(clicks).fit(clicks), **check_options,
         )  # fmt: skip
-    if output is not None and found.pooled is not None:
-        found.pooled.save(output)
+    if output is not None and validation.pooled is not None:
+        validation.pooled.save(output)
     if as_json:
-        tell_json(found.to_dict())
+        tell_json(validation.to_dict())
         return
-    tell("\n".join(validation_lines(found, verbose=checks.verbose)))
-    if found.parts is not None and found.parts.outcome:
-        tell(f"next: clickharvest validate {shlex.join([*sys.argv[2:], '--pages-with', found.parts.outcome])}")
-    if found.pooled is not None and output is not None:
+    tell("\n".join(validation_lines(validation, verbose=checks.verbose)))
+    if validation.parts is not None and validation.parts.outcome:
+        tell(f"next: clickharvest validate {shlex.join([*sys.argv[2:], '--pages-with', validation.parts.outcome])}")
+    if validation.pooled is not None and output is not None:
         tell(f"saved: {output}")
     elif pool:
-        tell("Not pooled: both kinds of pages must agree." if found.pooled is None else "To keep the model: -o FILE")
+        tell(
+            "Not pooled: both kinds of pages must agree." if validation.pooled is None else "To keep the model: -o FILE"
+        )
