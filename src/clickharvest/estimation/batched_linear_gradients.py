@@ -53,13 +53,7 @@ class _Look:
 
 
 class BatchedLinearGradients:
-    """The slope of the log likelihood by the parameters of straight curves.
-
-    Args:
-        curve: one that `is_straight`.
-        x: contexts, [m, d].
-        cells: the cells of units, all of them in blocks of one size.
-    """
+    """The slope of the log likelihood by the parameters of straight curves; units are in blocks of one size."""
 
     def __init__(self, curve: Curve, x: Array, cells: Cells) -> None:
         ones = np.ones((len(x), 1))

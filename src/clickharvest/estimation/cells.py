@@ -173,7 +173,7 @@ class Cells:
         return self.clicks_per_unit[self.unit]
 
     def in_one_context(self) -> Self:
-        """Return the same cells, their contexts taken for one."""
+        """Return the same cells in one common context."""
         other = copy(self)
         other.cell, other.n_contexts = self.cell % self.n_positions, 1
         for name in ("position", "context"):
@@ -243,13 +243,7 @@ class Cells:
             yield block, logits, exponential, block.totals(exponential)
 
     def value_and_slopes(self, log_p: Array, weights: Array, *, valued: bool = True) -> tuple[float, Array]:
-        """Return the log likelihood of weighted clusters [clusters], if it is asked for, and its slopes, [m, K] each.
-
-        Args:
-            log_p: log examination, [m, K].
-            weights: weights of the clusters.
-            valued: whether the value is asked for.
-        """
+        """Return the log likelihood of weighted clusters [clusters], if `valued`, and its slopes by log p, [m, K]."""
         value, slopes, of_unit = 0.0, np.zeros(self.n_contexts * self.n_positions), weights[self.cluster_of_unit]
         for block, logits, exponential, total in self._softmax(log_p):
             clicks, weight, n = block.of(self.clicks), of_unit[block.units], self.clicks_per_unit[block.units]

@@ -188,15 +188,8 @@ class Fit:
     ) -> Solution:
         """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
 
-        With many parameters this is plain L-BFGS.
-
-        Args:
-            start: parameters to start from, [B, n].
-            weights: weight of each query, [B, queries].
-            penalty: λ of each problem, [B].
-            tolerance: largest gradient component (with respect to z) at convergence.
-            rounds: how many times the curvature is looked at, at most; by default `ROUNDS` times, and what has not
-                converged then goes on by plain L-BFGS.
+        With many parameters this is plain L-BFGS. The curvature is looked at `rounds` times at most; by default `ROUNDS`
+        times, and what has not converged then goes on by plain L-BFGS. Other arguments are those of `solve`.
         """
         if start.shape[1] > MOST:
             return self.solve(start, weights, penalty, tolerance=tolerance)
@@ -243,13 +236,9 @@ class Fit:
         return self.value_and_grad(flat, weights, penalty, valued=False)[1]
 
     def root(self, flat: Array, penalty: float, weights: Array | None = None, *, rough: bool = True) -> Array:
-        """Return L, [n, n], such that in θ = flat + L z the loss is about round.
+        """Return L, [n, n], such that in θ = flat + L z the loss with a penalty and weights of queries is about round.
 
-        Args:
-            flat: parameters, [n].
-            penalty: λ.
-            weights: weights of the queries; all count alike without.
-            rough: whether some of the clicks are enough, where there are many.
+        `rough` lets some of the clicks be enough, where there are many.
         """
         curvature = self.information(flat, weights, rough=rough) + penalty * np.diag(self.ridge)
         loose = LOOSE * np.trace(curvature) / len(curvature) + 1e-300
@@ -324,11 +313,7 @@ class Fit:
         return self.objective.logits(at.log_p_gradients(contexts), at.own_gradients(contexts) if self._own else None)
 
     def workers(self, *, sharing: bool = False) -> int:
-        """Return how many threads may work on problems at a time.
-
-        Args:
-            sharing: whether they share what is large of a log, so that further ones need little memory.
-        """
+        """Return how many threads may work on problems at a time; fewer unless they share what is large of a log."""
         return 1 if self._rows < SMALL or (self._rows > LARGE and not sharing) else min(cores(), THREADS)
 
     @cached_property
@@ -379,14 +364,7 @@ def flatten(params: dict[str, Params]) -> Array:
 
 
 def ridge_of(penalty: Callable[..., Any], like: Params) -> Array:
-    """Return d where a penalty of parameters is ½ Σ d_i θ_i², [n].
-
-    Example:
-        >>> from clickharvest.model.curves import make_curve
-        >>> curve = make_curve("power", (1, 2), anchor=1, n_features=2)
-        >>> ridge_of(curve.penalty, curve.init(np.random.default_rng(0))).tolist()
-        [0.0, 1.0, 1.0]
-    """
+    """Return d where a penalty of parameters is ½ Σ d_i θ_i², [n]."""
     size = sum(np.size(value) for value in like.values())
 
     def of(flat: Array) -> float:

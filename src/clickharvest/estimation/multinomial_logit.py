@@ -184,17 +184,9 @@ class MultinomialLogit(Cells):
 
 
 def _pairs(unit: Integers, block: Integers, n_blocks: int) -> Iterator[Pairs]:
-    """Yield the pairs of parts of one unit, blocks by blocks.
+    """Yield the pairs of parts of one unit, blocks by blocks: units and, within one, blocks of parts ascend.
 
-    Args:
-        unit: the unit of each part, ascending.
-        block: its block, ascending within a unit.
-        n_blocks: number of blocks.
-
-    Example:
-        >>> pairs = _pairs(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
-        >>> [(one.tolist(), two.tolist(), i, j) for one, two, i, j in pairs]
-        [([0], [0], 0, 0), ([0], [1], 0, 1), ([1, 2], [1, 2], 1, 1)]
+    Of parts of units 0, 0, 1 in blocks 0, 1, 1 these are (0, 0), (0, 1), and (1, 1) with (2, 2).
     """
     partners = np.searchsorted(unit, unit, side="right") - np.arange(len(unit))
     one = np.repeat(np.arange(len(unit)), partners)

@@ -140,15 +140,7 @@ class NormalPrior:
 
 
 def place_prior(places: Places, positions: tuple[int, ...], anchor: int, width: int, size: int) -> NormalPrior:
-    """Return the prior of places.
-
-    Args:
-        places: the table of places.
-        positions: numbers of the places that the parameters are of, ascending.
-        anchor: the place that others are relative to.
-        width: parameters of a block.
-        size: parameters of all blocks.
-    """
+    """Return the prior of places at some positions, ascending, for blocks of some width and parameters of some size."""
     slopes, by_column = parents(places, positions, anchor)
     deviations, free = less_anchor(np.eye(len(positions)), positions.index(anchor)), slopes.shape[1]
     groups = {f"by {column}": rows for column, rows in by_column.items()} | {"place": deviations}

@@ -75,12 +75,6 @@ def minimise(
         max_iterations: at most so many steps.
         memory: pairs of steps and gradient changes that shape the next step.
         update: called with the share of problems that are done.
-
-    Example:
-        >>> quadratic = lambda p, rows: (((p - rows[:, None]) ** 2).sum(1), 2 * (p - rows[:, None]))
-        >>> solution = minimise(quadratic, np.zeros((3, 1)))
-        >>> solution.params.tolist(), solution.status[0].name
-        ([[0.0], [1.0], [2.0]], 'converged')
     """
     params = np.array(start, dtype=np.float64)
     batch = len(params)

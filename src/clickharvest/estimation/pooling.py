@@ -113,26 +113,14 @@ def linear_shares(curve: Curve, sample: Sample) -> MultinomialLogit:
 
 
 def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> NormalPrior:
-    """Return the prior of a curve's positions, or of the parents of its places.
-
-    Args:
-        curve: the curve.
-        sample: the sample.
-        width: parameters of a block of `MultinomialLogit`.
-        size: parameters of all its blocks.
-    """
+    """Return the prior of a curve's positions, or of its places, for blocks of some width and size in all."""
     if sample.places is not None:
         return place_prior(sample.places, sample.positions, curve.anchor, width, size)
     return PowerLawPrior(curve.log_distance(), curve.anchor_index, width, size)
 
 
 def pool(curve: Curve, sample: Sample) -> Pooled:
-    """Fit a curve, variances by marginal likelihood.
-
-    Args:
-        curve: one that `can_pool`.
-        sample: the sample.
-    """
+    """Fit a curve that `can_pool`, variances by marginal likelihood."""
     shares = linear_shares(curve, sample)
     prior = make_prior(curve, sample, shares.width, shares.size)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
@@ -141,25 +129,16 @@ def pool(curve: Curve, sample: Sample) -> Pooled:
 
 
 def pool_seen(curve: Curve, sample: Sample, seen: Sample) -> Pooled:
-    """Fit a curve of a sample's positions to all that are seen, if these are not too many.
+    """Fit a curve that `can_pool` to all positions that are seen, if these are not too many.
 
-    Args:
-        curve: one that `can_pool`.
-        sample: the sample at the curve's positions.
-        seen: the sample at these and others.
+    `sample` is at the curve's positions, `seen` at these and others.
     """
     whole = replace(curve, positions=seen.positions)
     return pool(whole, seen) if can_pool(whole, seen) else pool(curve, sample)
 
 
 def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
-    """Fit a curve whose context effects have the penalty λ/2 Σ W², positions free.
-
-    Args:
-        curve: one that `can_pool`.
-        sample: the sample.
-        penalty: λ.
-    """
+    """Fit a curve that `can_pool` with the penalty λ/2 Σ W² on its context effects, positions free."""
     shares = linear_shares(curve, sample)
     diagonal = np.full((shares.n_blocks, shares.width), penalty + FREE)
     diagonal[: shares.n_positions - 1, 0] = FREE
@@ -169,18 +148,7 @@ def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
 def curve_order(curve: Curve, shares: MultinomialLogit) -> Integers:
     """Return which of the parameters by blocks stand where in a curve's own vector, `curves.flatten_params`.
 
-    Args:
-        curve: the curve, of positions that the cells have.
-        shares: the cells.
-
-    Example:
-        A linear curve of three positions and one feature: W of both positions, then b.
-
-        >>> sample = Sample((1, 2, 3), np.zeros((1, 1)), *np.array([[0, 0], [0, 0], [0, 1]]), np.ones(2),
-        ...     *np.array([[1, 1], [1, 1], [0, 0]]), n_clusters=1)
-        >>> curve = Linear((1, 2, 3), 1, 1)
-        >>> curve_order(curve, linear_shares(curve, sample)).tolist()
-        [1, 3, 0, 2]
+    The curve's positions are among those of the cells.
     """
     others = [k for k in shares.positions if k != curve.anchor]
     numbers = np.arange(len(others) * shares.width).reshape(-1, shares.width)[np.isin(others, curve.positions)]
@@ -188,12 +156,9 @@ def curve_order(curve: Curve, shares: MultinomialLogit) -> Integers:
 
 
 def start(log_p: Array, shares: MultinomialLogit, precision: Array) -> Pooled:
-    """Return the fit with a given precision that starts from one curve in every context.
+    """Return the fit with a given precision Λ [size, size] that starts from one curve in every context.
 
-    Args:
-        log_p: that curve at the positions but the anchor, [K − 1]: such as p_k = anchor / k.
-        shares: the cells to fit to.
-        precision: Λ, [size, size].
+    `log_p` is that curve at the positions but the anchor, [K − 1]: such as p_k = anchor / k.
     """
     theta = np.zeros((shares.n_blocks, shares.width))
     theta[: shares.n_positions - 1, 0] = log_p
@@ -203,12 +168,7 @@ def start(log_p: Array, shares: MultinomialLogit, precision: Array) -> Pooled:
 
 
 def settle(fit: Pooled, rounds: int = ROUNDS) -> Pooled:
-    """Return the fit whose variances have most evidence: quadratics in turns until they settle.
-
-    Args:
-        fit: a fit, its prior, and variances to start from.
-        rounds: most quadratics.
-    """
+    """Return the fit whose variances have most evidence: quadratics in turns, at most `rounds`, until they settle."""
     if fit.prior is None or not fit.prior.learned.any():
         return fit
     for _ in range(rounds):

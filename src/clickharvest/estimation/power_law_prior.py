@@ -65,13 +65,7 @@ class PowerLawPrior(NormalPrior):
         self.rank = self.others * width - 1
 
     def loosened(self, spread: Array, information: Array, linear: Array) -> PowerLawPrior:
-        """Return the prior with the weights that follow from τ: of each curve, all others integrated out.
-
-        Args:
-            spread: τ, [3].
-            information: H, [size, size].
-            linear: y = H θ̂ + score(θ̂), [size].
-        """
+        """Return the prior with the weights that follow from τ: of each curve, all others integrated out."""
         if not self.learned[0]:
             return self
         precision = self.matrix(spread)

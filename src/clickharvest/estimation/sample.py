@@ -303,13 +303,7 @@ def make_sample(
 def make_samples(
     interventions: Interventions, reach: Reach, encoder: ContextEncoder | None = None
 ) -> tuple[Sample, Sample]:
-    """Return the samples at the linked positions, and at all that are tied; queries have the same numbers in both.
-
-    Args:
-        interventions: the harvest.
-        reach: its positions.
-        encoder: turns the context columns into features; None leaves them out.
-    """
+    """Return the samples at the linked positions, and at all that are tied; queries have the same numbers in both."""
     seen = make_sample(interventions, reach.tied, encoder)
     return seen.at(reach.linked), seen
 
@@ -343,10 +337,7 @@ def _of(rows: Rows, some: NDArray[np.intp]) -> NDArray[np.intp]:
 def _taken_apart(sample: Sample, cluster: NDArray[np.int64], by: str) -> Sample:
     """Return a sample with a part of every unit for each of its clusters: all its cells, with the cluster's clicks.
 
-    Args:
-        sample: rows of single cells and clusters; every row of a cell has the cell's whole exposure.
-        cluster: the cluster of each row, [n].
-        by: what clusters.
+    Rows of the sample are of single cells and clusters [n]; every row of a cell has the cell's whole exposure.
     """
     first, cell = distinct(sample.unit, sample.context, sample.position)
     some, part = distinct(sample.unit, cluster)

@@ -102,12 +102,7 @@ class Judged:
 
 
 def fold_weights(n_clusters: int, folds: int, seed: int) -> Array:
-    """Return 0/1 weights of the queries kept aside in each fold, [folds, queries]; every query once.
-
-    Example:
-        >>> fold_weights(5, 2, seed=0).sum(axis=0).tolist()
-        [1.0, 1.0, 1.0, 1.0, 1.0]
-    """
+    """Return 0/1 weights of the queries kept aside in each fold, [folds, queries]; every query once."""
     fold = np.random.default_rng(seed).permutation(np.arange(n_clusters) % folds)
     aside: Array = (fold == np.arange(folds)[:, None]).astype(np.float64)
     return aside
@@ -286,10 +281,7 @@ class _Race:
     def _hopeful(self, penalties: Sequence[float], seen: int, beyond: float = 0.0) -> list[float]:
         """Return the penalties that may still be taken, by the folds seen: none behind the best of them, or a rival.
 
-        Args:
-            penalties: the penalties.
-            seen: how many folds were seen.
-            beyond: standard errors more by which a penalty must be short of the rival.
+        A penalty has to be short of the rival by some standard errors `beyond` chance.
         """
         if not penalties:
             return []
@@ -352,12 +344,7 @@ def _judge_pooled(fit: Fit, pooled: Pooled, aside: Array) -> Judged:
 def judged_by_folds(fit: Fit, penalty: float | None, held_out: Array, aside: Array, flats: Array) -> Judged:
     """Return a candidate by the log likelihoods of all queries in the folds seen, [seen, queries].
 
-    Args:
-        fit: curve and objective.
-        penalty: the penalty; None where the curve is pooled.
-        held_out: the log likelihoods.
-        aside: queries kept aside in each fold, [folds, queries].
-        flats: the parameters of the folds seen, [seen, n].
+    `aside` [folds, queries] are the queries kept aside, `flats` [seen, n] the parameters of the folds seen.
     """
     seen, folds = len(held_out), len(aside)
     by_query = np.where(aside[:seen] > 0, held_out, 0.0).sum(axis=0)

@@ -27,11 +27,8 @@ Mask = NDArray[np.bool_]
 def find_support(sample: Sample, curve: Curve, params: Params, encoder: ContextEncoder | None) -> Support:
     """Return what a sample speaks of.
 
-    Args:
-        sample: the sample that was fitted to.
-        curve: the curve that was fitted.
-        params: its parameters, of which click shares are made to weigh queries by.
-        encoder: the encoder of the sample's contexts; None without.
+    The parameters of the curve make the click shares that queries are weighed by; the encoder is that of the sample's
+    contexts.
     """
     log_p = curve.relative(params, sample.x)
     clicked = np.bincount(sample.unit, sample.clicks) > 0
@@ -81,12 +78,7 @@ def effective_queries(sample: Sample, anchor: int, log_p: Array) -> tuple[float 
     With H = Σ_u N_u (diag π_u − π_u π_uᵀ) the information of the click shares π and a_k column k of H⁻¹, query g has
     the part Σ_{u of g} N_u Var_π(a_k) in the variance of log p_k, which is (H⁻¹)_kk. With s_g its share, the effective
     queries are 1 / Σ_g s_g². A position that hundreds of queries link to another one, which a single query links to the
-    anchor, rests on about one.
-
-    Args:
-        sample: the sample, n rows, m contexts, K positions.
-        anchor: the position others are relative to.
-        log_p: log p_k(x) of its contexts, [m, K].
+    anchor, rests on about one. `log_p` is that of the sample's contexts, [m, K].
     """
     cells = cells_of(sample)
     share = cells.shares_of(log_p).share

@@ -34,14 +34,8 @@ def on_one_thread(function: Function) -> Function:
 def in_threads(function: Callable[[Item], Found], items: Iterable[Item], workers: int) -> Iterator[Found]:
     """Yield what a function finds of each item, in their order; NumPy lets several cores work on them at a time.
 
-    Args:
-        function: what to call. It must not depend on the other items, so that the number of threads changes nothing.
-        items: the items; they are asked for, in this thread, as they are needed.
-        workers: threads at most; with one, everything happens in this thread.
-
-    Example:
-        >>> list(in_threads(abs, [-1, -2], workers=2))
-        [1, 2]
+    The function must not depend on other items, so that the number of threads (`workers`) changes nothing. Items are
+    asked for, in this thread, as they are needed.
     """
     if workers < 2:
         yield from map(function, items)

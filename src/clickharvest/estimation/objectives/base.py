@@ -30,13 +30,9 @@ NUMBERS = 2_000_000
 
 
 class ClusterSlopes(NamedTuple):
-    """Slopes of the log likelihoods of clusters; a row is a cluster in a context.
+    """Slopes of the log likelihoods of clusters; a row is a cluster [rows] in a context [rows].
 
-    Attributes:
-        cluster: the cluster of each row, [rows].
-        context: its context, [rows].
-        by_log_p: the slopes by log p, [rows, K].
-        by_own: the slopes by the objective's own formula, [rows, columns]; None where there is none.
+    `by_log_p` [rows, K] are the slopes by log p, `by_own` [rows, columns] those by the objective's own formula, if any.
     """
 
     cluster: Integers
@@ -183,12 +179,7 @@ class Objective(ABC):
 
 
 def table(cells: Integers, values: Array, size: int) -> Array:
-    """Return the sums of values by the number of their cell, [size].
-
-    Example:
-        >>> table(np.array([[0, 2], [2, 2]]), np.array([[1.0, 2.0], [3.0, 4.0]]), 3).tolist()
-        [1.0, 0.0, 9.0]
-    """
+    """Return the sums of values by the number of their cell, [size]."""
     sums: Array = np.bincount(cells.ravel(), values.ravel(), size)  # type: ignore[assignment]
     return sums
 
@@ -198,11 +189,7 @@ def sums_by_cluster_and_context(
 ) -> tuple[Integers, Integers, list[Array]]:
     """Return clusters and contexts that occur together, and sums of values for each of them.
 
-    Args:
-        cluster: clusters, [units].
-        context: their contexts, [units].
-        n_contexts: number of contexts.
-        parts: columns [units, k], values [units, k] and the number of columns of each sum.
+    `parts` are columns [units, k], values [units, k] and the number of columns of each sum.
     """
     codes, row = np.unique(cluster * n_contexts + context, return_inverse=True)
     sums = [
