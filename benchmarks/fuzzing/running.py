@@ -63,9 +63,9 @@ def import_all() -> None:
     import clickharvest.planning.designing
     import clickharvest.planning.traffic
     import clickharvest.rank.labels
-    import clickharvest.rank.training
     import clickharvest.rank.reranking
     import clickharvest.rank.tables
+    import clickharvest.rank.training
     import clickharvest.report.page
     import clickharvest.report.tracking
     import clickharvest.simulate.ab_test

@@ -9,7 +9,7 @@ import pytest
 
 from clickharvest.errors import InputError
 from clickharvest.estimation import CPBM, PBM, Sample
-from clickharvest.estimation.pooling import linear_shares, make_prior, pool, with_penalty
+from clickharvest.estimation.pooling import logit_of, make_prior, pool, with_penalty
 from clickharvest.harvesting import Interventions
 from clickharvest.model import Constant, Linear
 from clickharvest.positions.places import Places
@@ -55,7 +55,7 @@ def test_the_evidence_is_that_of_the_parameters() -> None:
     sample = simulated(3)
     curve = Constant(sample.positions, 1, 0)
     found = pool(curve, sample)
-    shares = linear_shares(curve, sample)
+    shares = logit_of(curve, sample)
     prior = make_prior(curve, sample, shares.width, shares.size)
     h, y = found.information, found.information @ found.theta + found.score
 

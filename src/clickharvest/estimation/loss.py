@@ -188,8 +188,8 @@ class Fit:
     ) -> Solution:
         """Minimise the loss of each problem in coordinates in which it is round, curvature looked at again on the way.
 
-        With many parameters this is plain L-BFGS. The curvature is looked at `rounds` times at most, by default `ROUNDS`
-        times, and what has not converged then goes on by plain L-BFGS. Other arguments are those of `solve`.
+        With many parameters this is plain L-BFGS. The curvature is looked at `rounds` times, by default `ROUNDS` times,
+        and what has not converged then goes on by plain L-BFGS. Other arguments are those of `solve`.
         """
         if start.shape[1] > MOST:
             return self.solve(start, weights, penalty, tolerance=tolerance)

@@ -105,7 +105,7 @@ def can_pool(curve: Curve, sample: Sample) -> bool:
     return isinstance(curve, Linear) and len(curve.positions) * (1 + sample.x.shape[1]) <= LARGEST
 
 
-def linear_shares(curve: Curve, sample: Sample) -> MultinomialLogit:
+def logit_of(curve: Curve, sample: Sample) -> MultinomialLogit:
     """Return the cells that a curve which `can_pool` is fitted to."""
     if isinstance(curve, Constant):
         return MultinomialLogit(cells_of(sample).in_one_context(), np.zeros((1, 0)), curve.anchor)
@@ -121,7 +121,7 @@ def make_prior(curve: Curve, sample: Sample, width: int, size: int) -> NormalPri
 
 def pool(curve: Curve, sample: Sample) -> Pooled:
     """Fit a curve that `can_pool`, variances by marginal likelihood."""
-    shares = linear_shares(curve, sample)
+    shares = logit_of(curve, sample)
     prior = make_prior(curve, sample, shares.width, shares.size)
     log_spread = np.log(np.where(prior.learned, START, BOUNDS[0]))
     begun = start(-curve.log_distance(), shares, prior.matrix(np.exp(log_spread)))
@@ -139,7 +139,7 @@ def pool_seen(curve: Curve, sample: Sample, seen: Sample) -> Pooled:
 
 def with_penalty(curve: Curve, sample: Sample, penalty: float) -> Pooled:
     """Fit a curve that `can_pool` with the penalty λ/2 Σ W² on its context effects, positions free."""
-    shares = linear_shares(curve, sample)
+    shares = logit_of(curve, sample)
     diagonal = np.full((shares.n_blocks, shares.width), penalty + FREE)
     diagonal[: shares.n_positions - 1, 0] = FREE
     return start(-curve.log_distance(), shares, np.diag(diagonal.ravel()))

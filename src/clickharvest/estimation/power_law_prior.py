@@ -124,7 +124,7 @@ def weigh_positions(
     law's level is free: deviations have the mean (I − X G XᵀW) f and the variance τ² X G Xᵀ, see `off_law`.
 
     Args:
-        log_k: log(k / anchor), [K].
+        log_k: log(k / anchor), [K], 0 at the index `anchored`.
         anchored: index of the anchor.
         weights: weights to start from, [curves, K].
         variance: τ², [curves].

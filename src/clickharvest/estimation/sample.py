@@ -36,10 +36,9 @@ ROWS = ("unit", "context", "position", "exposure", "clicks", "impressions", "clu
 
 @dataclass(frozen=True)
 class Division:
-    """What units were before they were taken apart.
+    """What units were before they were taken apart by what clusters (`by`).
 
     Attributes:
-        by: what clusters.
         unit: number of the whole unit, [n].
         query: query numbers from 0, [n].
         n_queries: number of queries.
@@ -156,12 +155,7 @@ class Sample:
 
 
 class Reach(NamedTuple):
-    """Positions by what ties them to the anchor, the anchor among them.
-
-    Attributes:
-        linked: those whose examination the clicks identify.
-        tied: these, and all that clicked units tie to them, clicked there or not.
-    """
+    """Positions that clicks identify (`linked`), and those that clicked units tie to them (`tied`), anchor and all."""
 
     linked: tuple[int, ...]
     tied: tuple[int, ...]
@@ -265,11 +259,11 @@ def _place(positions: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray
 def make_sample(
     interventions: Interventions, positions: tuple[int, ...], encoder: ContextEncoder | None = None
 ) -> Sample:
-    """Return the part of the interventions at some positions, as numbers.
+    """Return the part of the interventions at some positions, ascending, as numbers.
 
     Args:
         interventions: the harvest.
-        positions: the positions to keep, ascending.
+        positions: the positions to keep.
         encoder: turns the context columns into features; None leaves them out.
 
     Raises:

@@ -71,8 +71,8 @@ def bootstrap(
 def _refit(fit: Fit, flat: Array, first: Array, weights: Array, penalty: float, root: Array, update: Update) -> Array:
     """Return the minimum of each replicate, [B, n], those that are finite; `first` are their first steps z, [B, n].
 
-    Steps by the curvature of all queries come first: each takes a gradient alone, and most replicates need two. Those
-    that do not get nearer by a half each time are left to `Fit.solve`.
+    Steps by the curvature of all queries come first, each by a gradient alone. Replicates that do not get nearer by a
+    half each time are left to `Fit.solve`.
     """
     start, tolerance = flat + first @ root.T, ROUGH / np.sqrt(fit.scale)
     theta, left, before = start.copy(), np.arange(len(start)), np.abs(first).max(axis=1, initial=0.0)
@@ -145,12 +145,7 @@ def sigma_points(flat: Array, covariance: Array) -> Array:
 
 
 def inverse_root(hessian: Array) -> Array:
-    """Return L with L Lᵀ = H⁻¹ on the directions H curves along; flat directions are left at rest.
-
-    Example:
-        >>> inverse_root(np.diag([4.0, 0.0])).round(3).tolist()
-        [[0.0, 0.5], [0.0, 0.0]]
-    """
+    """Return L with L Lᵀ = H⁻¹ on the directions H curves along; flat directions are left at rest."""
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
     curved = values > 1e-9 * max(values.max(initial=0.0), 1e-300)
     return np.where(curved, vectors / np.sqrt(np.where(curved, values, 1.0)), 0.0)

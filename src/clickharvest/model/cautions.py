@@ -123,13 +123,13 @@ def _few(model: Model, effective: Sequence[float | None], nouns: tuple[str, str]
     )
 
 
-def odd_positions(model: Model) -> list[int]:
+def off_curve_positions(model: Model) -> list[int]:
     """Return the positions that do not follow the curve of the others."""
     odd = model.fit_info.odd or ()
     return [k for k in model.curve.positions if k in odd]
 
 
-def odd_in_contexts(model: Model) -> dict[int, list[int]]:
+def off_curve_in_contexts(model: Model) -> dict[int, list[int]]:
     """Return the positions at which a feature does not do what it does at the others, by the number of the feature."""
     odd_in, names = model.fit_info.odd_in or {}, () if model.encoder is None else model.encoder.feature_names
     by_feature = {i: [k for k in model.curve.positions if k in odd_in.get(name, ())] for i, name in enumerate(names)}
@@ -138,10 +138,10 @@ def odd_in_contexts(model: Model) -> dict[int, list[int]]:
 
 def _off_the_curve(model: Model) -> str:
     """Return a sentence on the positions that do not follow the curve of the others."""
-    where = [("", odd)] if (odd := odd_positions(model)) else []
+    where = [("", odd)] if (odd := off_curve_positions(model)) else []
     parts = () if model.encoder is None else model.encoder.parts
     contexts = [_when(part, feature) for part in parts for feature in part.features]
-    where += [(contexts[i], positions) for i, positions in odd_in_contexts(model).items()]
+    where += [(contexts[i], positions) for i, positions in off_curve_in_contexts(model).items()]
     if not where:
         return ""
     named = [name_places(positions, model.places) + context for context, positions in where]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clickharvest.model.budget import CANNOT_TELL, budget_of, most_noise, why_cannot_tell
-from clickharvest.model.cautions import odd_in_contexts, odd_positions
+from clickharvest.model.cautions import off_curve_in_contexts, off_curve_positions
 from clickharvest.model.curves import flatten_params
 from clickharvest.model.propensities import NORMAL, Propensities
 from clickharvest.model.support import never_together, rests_on_few, spell_queries
@@ -93,7 +93,7 @@ def _beside(model: Propensities) -> list[dict[str, Any]]:
     feature is not 0. What stands first is shown."""
     queries = () if model.support is None else zip(model.curve.positions, model.support.queries, strict=True)
     few = [(k, None, spell_queries(n)) for k, n in queries if n is not None and rests_on_few(n)]
-    where = [(None, odd_positions(model)), *odd_in_contexts(model).items()]
+    where = [(None, off_curve_positions(model)), *off_curve_in_contexts(model).items()]
     odd = [(k, feature, "does not follow the curve of the others") for feature, at in where for k in at]
     return [{"at": int(k), "feature": feature, "note": note} for k, feature, note in few + odd]
 

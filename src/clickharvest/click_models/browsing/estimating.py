@@ -45,7 +45,7 @@ from clickharvest.estimation.pooling import (
     START,
     Pooled,
     curve_order,
-    linear_shares,
+    logit_of,
     settle,
     start,
 )
@@ -196,7 +196,7 @@ def pool_states(curve: Curve, sample: Sample) -> Pooled:
             f"{len(curve.positions):,} browsing states with {curve.n_features} context features make {size:,} "
             f"parameters: expected at most {LARGEST:,}; leave out context columns, or low positions with --max-position"
         )
-    shares = linear_shares(curve, sample)
+    shares = logit_of(curve, sample)
     rank, _ = states_of(curve.positions)
     shares.log_position = np.log(rank)
     others = np.delete(np.array(curve.positions), curve.anchor_index)

@@ -42,11 +42,9 @@ LOWEST = -700.0
 
 @dataclass(frozen=True, eq=False)
 class PairRows:
-    """Clicks of every query, context and pair of positions {k, k'} shown, k < k', by context; n rows.
+    """Clicks of every query (`cluster`), context and pair of positions {k, k'} shown, k < k', by context; n rows.
 
     Attributes:
-        context: the context, [n].
-        cluster: the query, [n].
         position: numbers of k and k', [2, n].
         pair: a number of the pair, [n].
         clicked: ĉ at k and at k', [2, n].
@@ -77,13 +75,10 @@ class AllPairs(Objective):
     - `"mlp"`: (r̃ + r̃ᵀ) / 2, r̃ a sigmoid network of the context with an output for every (k, k').
     - `"squares"`: one sigmoid layer of the context and its squares, σ(c_{kk'} + v_{kk'}·[x, x² − 1]). Where features
       are means over the relevant documents of a query, their size tells how many these are: squares follow that.
-    - `"free"`: a value for every query, context and pair, the best there is. A network of the context leaves what it
-      cannot follow, the chance of a query's documents being relevant, to h as noise: with few queries, however often
-      each is repeated, h suffers. Free relevance follows everything, at the price of a bias where queries are repeated
-      little: examination below the top comes out too large. With relevances ~ Beta(1, 2) it was 50 % too large with 2
-      displays per query and pair, 18 % with 4, 7 % with 10, 3.6 % with 20, 1.5 % with 50 and .6 % with 100, however
-      many queries there were; with Beta(1, 9), where clicks are rare, 45, 4, 1 % and less
-      (`benchmarks/free_allpairs.py`).
+    - `"free"`: a value for every query, context and pair, the best there is. What a network of the context cannot
+      follow, such as the chance of a query's documents being relevant, it leaves to h as noise. Free relevance follows
+      everything, at the price of a bias where queries are repeated little: examination below the top comes out too
+      large, by half with 2 displays per query and pair, by 7 % with 10 and by 1.5 % with 50.
 
     Args:
         sample: the sample.

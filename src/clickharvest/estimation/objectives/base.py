@@ -169,12 +169,8 @@ class Objective(ABC):
     def information(self, at: Point, weights: Array, *, rough: bool) -> Array:
         """Return the expected information of weighted clusters [q] about the parameters, [n, n].
 
-        It has no negative curvature, unlike the second derivatives of the log likelihood of a network.
-
-        Args:
-            at: curve and own formula at the parameters.
-            weights: weights of the clusters.
-            rough: whether some of the contexts are enough, where there are many.
+        It has no negative curvature, unlike the second derivatives of the log likelihood of a network. With `rough`
+        some of the contexts are enough, where there are many.
         """
 
 
