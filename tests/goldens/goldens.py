@@ -27,7 +27,8 @@ from command_line import run
 
 FOLDER = Path(__file__).parent
 WORDS = (
-    "sentence", "advice", "details", "why", "note", "also", "file", "log", "bytes", "untold_where", "lender", "findings",
+    "sentence", "advice", "details", "why", "note", "also", "file", "log", "bytes", "untold_where", "lender",
+    "findings",
 )  # fmt: skip
 """Keys of what people read, or of files."""
 SCORED = ("propensity", "lower", "upper")
