@@ -72,7 +72,7 @@ def test_a_folder_of_others_is_refused_before_anything_is_simulated(
     assert run("demo -o mine") == (
         2,
         "",
-        "Error: mine holds thesis.txt, which is not of this demo: name another folder with -o\n",
+        "Error: mine holds thesis.txt, which is not of the demo: name another folder with -o\n",
     )
     assert "does not exist; create it first" in run("demo -o no/where")[2]
     assert "is a file" in run("demo --long -o mine/thesis.txt")[2]

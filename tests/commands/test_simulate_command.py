@@ -125,7 +125,7 @@ class TestFolder:
         before = Path("made/log.parquet").read_bytes()
         code, out, err = run("simulate ab --pages 30 -o made")
         assert (code, out) == (2, "")
-        assert err == ("Error: made is not empty: name another folder, or replace the simulation in it with --force\n")
+        assert err == ("Error: made is not empty: name another folder, or replace a simulation in it with --force\n")
         assert Path("made/log.parquet").read_bytes() == before
         assert run("simulate ab --pages 30 -o made --force")[0] == 0
         assert pq.read_metadata("made/log.parquet").num_rows == 300

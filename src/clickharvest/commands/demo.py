@@ -14,10 +14,10 @@ import typer
 
 from clickharvest.commands.declaring import option
 from clickharvest.commands.options import SeedOption
-from clickharvest.commands.output import tell
+from clickharvest.commands.output import check_folder, tell
 from clickharvest.commands.progress import show_progress
 from clickharvest.commands.text import columns_read, curve_table, paragraph, problems, results_compared, wrapped
-from clickharvest.errors import ClickharvestWarning, InputError
+from clickharvest.errors import ClickharvestWarning
 from clickharvest.files import atomic_folder
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def demo(
 
       clickharvest demo --long -o demo
     """
-    if folder is not None:
-        _check_folder(folder, others=long)
+    if folder is not None and (not long or folder.is_file()):  # the tour writes beside other files
+        check_folder(folder, "the demo", FILES)
     if long:
         from clickharvest.commands.tour import tour
 
@@ -228,21 +228,9 @@ def _write(folder: Path, shop: Shop, fit: _Fit, ranker: TrainedRanker) -> None:
     """Write the log, its truth, the model and the ranker to a folder, all of them or none."""
     import pyarrow.parquet as pq
 
-    with atomic_folder(folder, lambda: _check_folder(folder, others=False)) as partial:
+    with atomic_folder(folder, lambda: check_folder(folder, "the demo", FILES)) as partial:
         pq.write_table(shop.log, partial / LOG)
         pq.write_table(shop.truth(), partial / TRUTH)
         pq.write_table(shop.documents, partial / DOCUMENTS)
         fit.model.save(partial / MODEL)
         ranker.save(partial / RANKER)
-
-
-def _check_folder(folder: Path, *, others: bool) -> None:
-    """Refuse a folder that cannot be written, or that has files of other origin, unless it may have `others`."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: the demo writes a folder; name another one")
-    if others:
-        return
-    if not folder.absolute().parent.is_dir():
-        raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
-    if folder.exists() and (foreign := sorted(one.name for one in folder.iterdir() if one.name not in FILES)):
-        raise InputError(f"{folder} holds {foreign[0]}, which is not of this demo: name another folder with -o")

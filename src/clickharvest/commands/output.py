@@ -112,6 +112,31 @@ def place_to_write(
     return output
 
 
+def check_folder(folder: Path, what: str, files: Sequence[str], *, replace: bool = True) -> None:
+    """Check that a command can write a folder, and loses no file of the user's by it.
+
+    Args:
+        folder: the folder to write.
+        what: what is written, such as "a simulation".
+        files: the files that it may hold already, to be replaced.
+        replace: whether they may be replaced.
+
+    Raises:
+        InputError: it is a file, has no parent, or holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: {what} is a folder; name another one")
+    if folder.is_symlink() and not folder.exists():
+        raise InputError(f"{folder} is a symbolic link that leads to no folder: name another one")
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
+    if names and not replace:
+        raise InputError(f"{folder} is not empty: name another folder, or replace {what} in it with --force")
+    if others := [name for name in names if name not in files]:
+        raise InputError(f"{folder} holds {others[0]}, which is not of {what}: name another folder with -o")
+
+
 def refuse_overwriting(output: Path, sources: Iterable[str | Path | None]) -> None:
     """Check that a command can write a file, and does not read it, be it through a link.
 

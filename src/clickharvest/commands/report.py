@@ -139,7 +139,7 @@ def _summary(model: Any, log: ReportLogOptions, units: HarvestOptions, checks: C
     given = {"tolerance": checks.tolerance, "positions": checks.positions, "folds": checks.fold}
     options: dict[str, Any] = {
         name: None if given[name] is None else check_options[name] for name in check_options
-    }  # as the model's
+    }  # None: as the model has it
     options |= {"name": Path(log.source).name or log.source, "progress": show_progress}
     data = units.read(log)
     if isinstance(data, Interventions):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from clickharvest import __version__
 from clickharvest.commands.declaring import SEED, argument, between, option, parse_numbers, whole
 from clickharvest.commands.options import FolderPath, JsonFlag
-from clickharvest.commands.output import place_to_write, tell, tell_json
+from clickharvest.commands.output import check_folder, place_to_write, tell, tell_json
 from clickharvest.commands.progress import show_progress
 from clickharvest.errors import InputError
 from clickharvest.files import atomic_folder
@@ -144,16 +144,17 @@ def simulate(
 
     output = place_to_write(output, "the simulation", "simulated")
     given = simulation.arguments(simulator)
-    _check_folder(output, force)
+    check_place = partial(check_folder, output, "a simulation", FILES, replace=force)
+    check_place()
     _check_size(given)
     with show_progress("Simulating"):
         makers = {"protocol": _protocol, "ab": _ab, "arxiv": _arxiv}
         made = makers[simulator](given, output) if simulator in makers else _layout(simulator, given)
         about = {"clickharvest": __version__, "simulator": simulator, "truth": made.truth, **made.settings}
-        with atomic_folder(output, lambda: _check_folder(output, force)) as partial:
+        with atomic_folder(output, check_place) as unfinished:
             for name, table in made.tables.items():
-                pq.write_table(table, partial / name)
-            (partial / SETTINGS).write_text(json.dumps(about, indent=2) + "\n")
+                pq.write_table(table, unfinished / name)
+            (unfinished / SETTINGS).write_text(json.dumps(about, indent=2) + "\n")
     log = made.tables[LOG]
     clicks = int(np.sum(log["clicks" if "clicks" in log.column_names else "click"].to_numpy(), dtype=np.int64))
     commands = _next_commands(output, made)
@@ -298,17 +299,3 @@ def _next_commands(output: Path, made: _Made) -> list[list[str]]:
     log, model = shlex.quote(str(output / LOG)), shlex.quote(f"{output}.safetensors")
     options = [*([f"--context {','.join(made.context)}"] if made.context else []), *made.design]
     return [[f"clickharvest check {log}", *options], [f"clickharvest fit {log}", *options, f"-o {model}"]]
-
-
-def _check_folder(folder: Path, force: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: a simulation is a folder; name another one")
-    if folder.is_symlink() and not folder.exists():
-        raise InputError(f"{folder} is a symbolic link that leads to no folder: name another one")
-    if not folder.absolute().parent.is_dir():
-        raise InputError(f"cannot write {folder}: the directory {folder.parent} does not exist; create it first")
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
-    if names and not force:
-        raise InputError(f"{folder} is not empty: name another folder, or replace the simulation in it with --force")
-    if others := [name for name in names if name not in FILES]:
-        raise InputError(f"{folder} holds {others[0]}, which is not of a simulation: name another folder with -o")
