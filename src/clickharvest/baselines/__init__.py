@@ -1,6 +1,6 @@
-"""Baselines: the other estimators of examination that people use, with the same result type.
+"""Baselines: other estimators of examination, with the same result type.
 
-| function | reads | believes |
+| function | reads | assumes |
 |---|---|---|
 | `click_rates` | a log | that documents are equally good at every position |
 | `swap_ratio` | a log with swaps, or interventions | that ranks were exchanged with the top at random |
@@ -10,7 +10,7 @@
 | `regression_em` | a log and document features | that boosted trees on the features get relevance right |
 | `generative_cpbm` | a log and document features | the same of a linear model or a network; examination by context |
 
-None of them chooses anything by truth, and a position that the data do not speak of gets no number.
+A position that the data do not identify gets no number.
 """
 
 import lazy_loader

@@ -1,7 +1,4 @@
-"""Cells: a log counted by query, document, context and position, with the features of its documents.
-
-Counting happens inside the engine; what comes out has one row per cell, however often it was shown.
-"""
+"""Cells: a log counted by query, document, context and position inside the engine, and features of its documents."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class Cells:
         n_pairs: the number m of pairs.
         shown: the positions of the log, ascending.
         contexts: context columns, each [n]; empty where the cells were counted over all contexts.
-        query: query, in the log's own values, [n]; None where cells come from elsewhere.
+        query: query, in the log's own values, [n]; None where cells do not come from a log.
     """
 
     pair: NDArray[np.int64]
@@ -80,13 +77,13 @@ class Cells:
         Raises:
             NotIdentifiedError: the anchor, or every other position, is without clicks.
         """
-        found = tuple(int(k) for k in np.unique(self.position[self.clicks > 0]))
-        if anchor not in found or len(found) < 2:
+        positions = tuple(int(k) for k in np.unique(self.position[self.clicks > 0]))
+        if anchor not in positions or len(positions) < 2:
             raise NotIdentifiedError(
-                f"positions with clicks are {spell_positions(found) or 'none'}: expected the anchor {anchor} and "
+                f"positions with clicks are {spell_positions(positions) or 'none'}: expected the anchor {anchor} and "
                 "another; choose another anchor, or collect more"
             )
-        return found
+        return positions
 
 
 def count_cells(log: ClickLog, *, context: tuple[str, ...] = (), max_position: int | None = None) -> Cells:

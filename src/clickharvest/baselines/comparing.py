@@ -1,14 +1,14 @@
 """Estimators side by side on one log: their curves, intervals, and how well they explain held-out clicks.
 
-Queries are dealt to folds. Every estimator is fitted to the whole log and again without each fold, which gives
+Queries are split into folds. Every estimator is fitted to the whole log and again without each fold, which gives
 
-- the held-out score: clicks of the fold's results, shared out by the curve that has not seen them
-  (`estimation.comparison`), per click;
-- intervals and differences, by the jackknife over folds: se² = (F − 1) / F Σ_f (θ_(−f) − mean)², with Student's
-  quantile for one degree of freedom less than there are folds in effect, (Σ n_f)² / Σ n_f² for n_f clicks. Two
-  estimators are fitted without the same queries, so that their difference θ has the interval of what they share, too.
+- the held-out score: the click-share likelihood per click of the fold under the curve fitted without it
+  (`estimation.comparison`);
+- intervals and differences, by the jackknife over folds: se² = (F − 1) / F Σ_f (θ_(−f) − mean)², with the quantile of
+  Student's t for one degree of freedom less than the effective number of folds, (Σ n_f)² / Σ n_f² for n_f clicks. The
+  folds are the same for two estimators, so that their difference θ has a jackknife, too.
 
-The curve of a model with contexts is its mean log examination over the clicks' contexts.
+The curve of a model with contexts is its mean log examination over the contexts of the clicks.
 """
 
 from __future__ import annotations
@@ -53,52 +53,56 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class EstimatorInput:
-    """What estimators are given: interventions; the cells of the log and features of its documents, where known."""
+    """The data of estimators: interventions; the cells of the log and features of its documents, where known."""
 
     interventions: Interventions
     cells: Cells | None = None
     features: Array | None = None
     anchor: int = 1
 
-    @property
-    def lacks(self) -> str:
-        """What of a log is not there, for messages."""
-        return "the log itself" if self.cells is None else "features of the documents"
+    def without(self, rows: NDArray[np.bool_], cells: NDArray[np.bool_]) -> EstimatorInput:
+        """Return the data without some rows of the interventions, and without some cells."""
+        kept = None if self.cells is None else self.cells.take(~cells)
+        return replace(self, interventions=self.interventions.take(~rows), cells=kept)
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """An estimator by its name in tables, and what it makes of evidence that has the fields it needs."""
+    """An estimator: its name in tables, its function, and the optional data that it needs."""
 
     label: str
     estimate: Callable[[EstimatorInput], Propensities]
     needs: tuple[str, ...] = ()
 
 
-def _all_pairs(given: EstimatorInput) -> Propensities:
-    contextual = bool(given.interventions.contexts)
-    how: dict[str, Any] = {"objective": "allpairs", "anchor": given.anchor, "intervals": None}
-    estimator = CPBM(curve="linear", penalty=1.0, **how) if contextual else PBM(**how)
-    return estimator.fit(given.interventions).propensities_
+def _all_pairs(data: EstimatorInput) -> Propensities:
+    options: dict[str, Any] = {"objective": "allpairs", "anchor": data.anchor, "intervals": None}
+    estimator = CPBM(curve="linear", penalty=1.0, **options) if data.interventions.contexts else PBM(**options)
+    return estimator.fit(data.interventions).propensities_
 
 
-def _clickshare(given: EstimatorInput) -> Propensities:
-    contextual = bool(given.interventions.contexts)
-    estimator = CPBM(curve="linear", anchor=given.anchor) if contextual else PBM(anchor=given.anchor)
-    return estimator.fit(given.interventions).propensities_
+def _clickshare(data: EstimatorInput) -> Propensities:
+    contextual = bool(data.interventions.contexts)
+    estimator = CPBM(curve="linear", anchor=data.anchor) if contextual else PBM(anchor=data.anchor)
+    return estimator.fit(data.interventions).propensities_
+
+
+def _cells(data: EstimatorInput) -> Cells:
+    assert data.cells is not None, "an estimator that needs cells does not run without"
+    return data.cells
 
 
 ESTIMATORS: Registry[Estimator] = Registry("estimator")
-"""Those that `compare_estimators` knows; with contexts, AllPairs and ClickShare have a curve linear in them."""
+"""The estimators of `compare_estimators`; with contexts, AllPairs and ClickShare have a curve linear in them."""
 for _name, _estimator in {
-    "ctr": Estimator("CTR", lambda given: click_rates(_known(given.cells), anchor=given.anchor), ("cells",)),
-    "pivotone": Estimator("PivotOne", lambda given: pivot_one(given.interventions, anchor=given.anchor)),
-    "adjacentchain": Estimator("AdjacentChain", lambda given: adjacent_chain(given.interventions, anchor=given.anchor)),
+    "ctr": Estimator("CTR", lambda data: click_rates(_cells(data), anchor=data.anchor), ("cells",)),
+    "pivotone": Estimator("PivotOne", lambda data: pivot_one(data.interventions, anchor=data.anchor)),
+    "adjacentchain": Estimator("AdjacentChain", lambda data: adjacent_chain(data.interventions, anchor=data.anchor)),
     "allpairs": Estimator("AllPairs", _all_pairs),
-    "em": Estimator("EM", lambda given: em(_known(given.cells), anchor=given.anchor), ("cells",)),
+    "em": Estimator("EM", lambda data: em(_cells(data), anchor=data.anchor), ("cells",)),
     "regression-em": Estimator(
         "regression-EM",
-        lambda given: regression_em(_known(given.cells), given.features, anchor=given.anchor),
+        lambda data: regression_em(_cells(data), data.features, anchor=data.anchor),
         ("cells", "features"),
     ),
     "clickshare": Estimator("ClickShare", _clickshare),
@@ -108,14 +112,14 @@ for _name, _estimator in {
 
 @dataclass(frozen=True)
 class EstimatorResult:
-    """What one estimator says of a log.
+    """The result of one estimator.
 
     Attributes:
         label: its name in tables.
-        model: what it found on the whole log.
-        propensity: by position: estimate, lower and upper end of its interval, which are None where there is none.
+        model: its propensities on the whole log.
+        propensity: estimate, lower and upper end of the interval by position; ends are None without an interval.
         held_out: click-share likelihood per held-out click; None where folds have no estimate.
-        differs_at: positions at which it differs beyond chance from the one of the best score, all of them together.
+        differs_at: positions at which it differs beyond chance from the estimator of the best score, tested jointly.
     """
 
     label: str
@@ -130,17 +134,17 @@ class EstimatorComparison:
     """Estimators side by side.
 
     Attributes:
-        estimates: what each says, by its name in `ESTIMATORS`.
-        best: the one with the best held-out score; None where none has a score.
-        gains: the best score less each other one's, with intervals by query.
-        positions: positions at which any has an estimate.
-        scored: positions at which all with a score have one in every fold: clicks elsewhere are not scored.
+        estimates: the results, by the name in `ESTIMATORS`.
+        best: the estimator with the best held-out score; None without a score.
+        gains: the best score less that of each other estimator, with intervals by query.
+        positions: positions at which any estimator has an estimate.
+        scored: positions at which every scored estimator has an estimate in every fold; only clicks there are scored.
         clicks: clicks that were scored.
         harvested: clicks of all moved results.
         queries: queries with moved results.
         folds: number of folds.
         level: level of the intervals.
-        left_out: why others were left out, by their labels.
+        left_out: why estimators were left out, by their labels.
     """
 
     estimates: Mapping[str, EstimatorResult]
@@ -157,24 +161,23 @@ class EstimatorComparison:
 
     @property
     def findings(self) -> list[str]:
-        """Which differ beyond chance, and which explains held-out clicks best."""
+        """Which estimators differ beyond chance, and which explains held-out clicks best."""
         if self.best is None:
             return ["There is no held-out score, and nothing to tell differences from chance: log more queries."]
         best = self.estimates[self.best].label
-        apart = {own.label: own.differs_at for own in self.estimates.values() if own.differs_at}
+        differing = [result for result in self.estimates.values() if result.differs_at]
         first = f"No estimator differs from {best} beyond chance."
-        if apart:
-            name, k, ratio = max(
-                (
-                    (own.label, k, own.propensity[k][0] / self.estimates[self.best].propensity[k][0])
-                    for own in self.estimates.values()
-                    for k in own.differs_at
-                ),
-                key=lambda found: abs(np.log(found[2])),
-            )
-            verb = "differs" if len(apart) == 1 else "differ"
-            most = f"{name} is {ratio:.2f} times as large at position {k}"
-            first = f"{listed(list(apart))} {verb} from {best} beyond chance: {most}."
+        if differing:
+            reference = self.estimates[self.best].propensity
+            ratios = [
+                (result.label, k, result.propensity[k][0] / reference[k][0])
+                for result in differing
+                for k in result.differs_at
+            ]
+            name, k, ratio = max(ratios, key=lambda one: abs(np.log(one[2])))
+            verb = "differs" if len(differing) == 1 else "differ"
+            labels = listed([result.label for result in differing])
+            first = f"{labels} {verb} from {best} beyond chance: {name} is {ratio:.2f} times as large at position {k}."
         close = [self.estimates[gain.over].label for gain in self.gains if gain.found in ("unclear", "same")]
         but = f" ({listed(close)} do no worse beyond chance)" if close else ""
         return [
@@ -185,17 +188,17 @@ class EstimatorComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON holds it."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("estimates", "gains")}
-        return plain | {
+        names = [name for name in self.__dataclass_fields__ if name not in ("estimates", "gains")]
+        return {name: getattr(self, name) for name in names} | {
             "left_out": dict(self.left_out),
             "estimators": {
                 name: {
-                    "label": own.label,
-                    "propensity": {str(k): list(values) for k, values in own.propensity.items()},
-                    "held_out": own.held_out,
-                    "differs_at": list(own.differs_at),
+                    "label": result.label,
+                    "propensity": {str(k): list(values) for k, values in result.propensity.items()},
+                    "held_out": result.held_out,
+                    "differs_at": list(result.differs_at),
                 }
-                for name, own in self.estimates.items()
+                for name, result in self.estimates.items()
             },
             "gains": [asdict(gain) | {"found": gain.found} for gain in self.gains],
             "findings": self.findings,
@@ -215,12 +218,12 @@ def compare_estimators(
     max_position: int | None = None,
     **units: Any,
 ) -> EstimatorComparison:
-    """Return what estimators of examination say of one log, and how well they explain clicks of queries kept aside.
+    """Return the results of several estimators on one log, and how well they explain clicks of held-out queries.
 
     The interval of ClickShare without contexts is that of `PBM`; all others are by the jackknife over folds.
 
     Args:
-        source: the log; or interventions, of which click rates and expectation-maximisation can say nothing.
+        source: the log; or interventions, from which click rates and expectation-maximisation cannot be computed.
         estimators: names from `ESTIMATORS`; None takes all.
         features: for regression-EM, a table with columns `query`, `doc` and the features.
         anchor: the position others are relative to.
@@ -229,7 +232,7 @@ def compare_estimators(
         seed: seed of the folds.
         progress: shows what is being done.
         max_position: leave out what was shown lower.
-        units: how a log is harvested: `unit` and `design` of `harvest`.
+        units: the arguments `unit` and `design` of `harvest`.
 
     Raises:
         InputError: no such estimator, positions are places, or users cluster the interventions.
@@ -239,8 +242,8 @@ def compare_estimators(
         >>> from clickharvest.logs.reading import read_log
         >>> from clickharvest.simulate import simulate_ab_log
         >>> log, truth = simulate_ab_log(pages=2_000)
-        >>> found = compare_estimators(read_log(log), estimators=["ctr", "clickshare"])
-        >>> found.best, found.estimates["ctr"].differs_at != ()
+        >>> comparison = compare_estimators(read_log(log), estimators=["ctr", "clickshare"])
+        >>> comparison.best, comparison.estimates["ctr"].differs_at != ()
         ('clickshare', True)
     """
     if not 0 < level < 1:
@@ -248,40 +251,41 @@ def compare_estimators(
     if folds < 2:
         raise InputError(f"{folds} folds: expected 2 or more")
     wanted = {name: ESTIMATORS.find(name) for name in estimators or ESTIMATORS}
-    needed = {need for own in wanted.values() for need in own.needs}
-    given = _gather(source, features if "features" in needed else None, anchor, max_position, "cells" in needed, units)
-    interventions = given.interventions
+    needed = {need for estimator in wanted.values() for need in estimator.needs}
+    data = _gather(source, features if "features" in needed else None, anchor, max_position, "cells" in needed, units)
+    interventions = data.interventions
     if interventions.places is not None or interventions.cluster_kind != QUERY:
         what = "places" if interventions.places is not None else f"clicks clustered by {interventions.cluster_kind}"
         raise InputError(f"estimators are compared on a list of positions, by query, and the log has {what}")
-    n_queries, fold, fold_of_cell = _deal(given, folds, seed)
+    n_queries, fold, fold_of_cell = _deal(data, folds, seed)
     folds = min(folds, n_queries)
     warn_of_clicked_pages(interventions, "every estimator but ClickShare", stacklevel=3)
     curves: dict[str, Array] = {}
     models: dict[str, list[Propensities]] = {}
     left_out: dict[str, str] = {}
     positions = tuple(int(k) for k in np.unique(interventions.position))
-    if given.cells is not None:
-        positions = tuple(sorted({*positions, *given.cells.shown}))
-    contexts = _contexts(interventions)
+    if data.cells is not None:
+        positions = tuple(sorted({*positions, *data.cells.shown}))
+    clicked = interventions.take(interventions.clicks > 0)
     with progress("Comparing estimators") as update, warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickharvestWarning)  # the one on pages without a click was given above
-        for i, (name, own) in enumerate(wanted.items()):
-            if any(getattr(given, need) is None for need in own.needs):
-                left_out[own.label] = f"needs {given.lacks}"
+        for i, (name, estimator) in enumerate(wanted.items()):
+            if any(getattr(data, need) is None for need in estimator.needs):
+                lacking = "the log itself" if data.cells is None else "features of the documents"
+                left_out[estimator.label] = f"needs {lacking}"
                 continue
             fitted = []
             try:
                 for f in range(-1, folds if folds > 1 else 0):
-                    update((i + (f + 1) / (folds + 1)) / len(wanted), f"{own.label}")
-                    part = given if f < 0 else _without(given, fold != f, fold_of_cell != f)
-                    fitted.append(own.estimate(part))
+                    update((i + (f + 1) / (folds + 1)) / len(wanted), estimator.label)
+                    part = data if f < 0 else data.without(fold == f, fold_of_cell == f)
+                    fitted.append(estimator.estimate(part))
             except NotIdentifiedError as error:
                 if not fitted:
-                    left_out[own.label] = first_line(error).rstrip(".")
+                    left_out[estimator.label] = first_line(error).rstrip(".")
                     continue
             models[name] = fitted
-            curves[name] = np.stack([_curve(model, positions, *contexts) for model in fitted])
+            curves[name] = np.stack([_curve(model, positions, clicked) for model in fitted])
     if not models:
         raise NotIdentifiedError("no estimator has an estimate: " + "; ".join(map(" ".join, left_out.items())))
     whole = [name for name in models if len(models[name]) == folds + 1]
@@ -291,7 +295,7 @@ def compare_estimators(
     )
     likelihood, per_query = _held_out({name: models[name][1:] for name in whole}, interventions, fold, scored)
     best = max(likelihood, key=lambda name: likelihood[name].sum()) if len(per_query) else None
-    apart = (
+    differing = (
         {name: _differences(curves[name], curves[best], clicks, level, len(whole)) for name in whole} if best else {}
     )
     return EstimatorComparison(
@@ -299,11 +303,11 @@ def compare_estimators(
             name: EstimatorResult(
                 label=wanted[name].label,
                 model=models[name][0],
-                propensity=_with_intervals(models[name][0], own, positions, clicks, level),
+                propensity=_with_intervals(models[name][0], curve, positions, clicks, level),
                 held_out=float(likelihood[name].sum() / per_query.sum()) if best and name in likelihood else None,
-                differs_at=tuple(k for k, differs in zip(positions, apart.get(name, ()), strict=False) if differs),
+                differs_at=tuple(k for k, differs in zip(positions, differing.get(name, ()), strict=False) if differs),
             )
-            for name, own in curves.items()
+            for name, curve in curves.items()
         },
         best=best,
         gains=tuple(
@@ -311,7 +315,9 @@ def compare_estimators(
             for name in whole
             if best is not None and name != best
         ),
-        positions=tuple(k for i, k in enumerate(positions) if any(np.isfinite(own[0, i]) for own in curves.values())),
+        positions=tuple(
+            k for i, k in enumerate(positions) if any(np.isfinite(curve[0, i]) for curve in curves.values())
+        ),
         scored=scored if best else (),
         clicks=int(per_query.sum()),
         harvested=int(interventions.clicks.sum()),
@@ -322,59 +328,42 @@ def compare_estimators(
     )
 
 
-def _known(cells: Cells | None) -> Cells:
-    assert cells is not None, "an estimator that needs cells is not run without"
-    return cells
-
-
 def _gather(
     source: ClickLog | Interventions, features: Any, anchor: int, max_position: int | None, counted: bool, units: Any
 ) -> EstimatorInput:
-    """Return the evidence of a log; of interventions, these alone."""
+    """Return the data of a log, or interventions alone."""
     if isinstance(source, Interventions):
         return EstimatorInput(source, anchor=anchor)
     from clickharvest.harvesting.collecting import harvest
 
-    found = EstimatorInput(harvest(source, max_position=max_position, **units), anchor=anchor)
+    data = EstimatorInput(harvest(source, max_position=max_position, **units), anchor=anchor)
     if not counted or source.places is not None:
-        return found
+        return data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClickharvestWarning)
         cells = count_cells(source, max_position=max_position)
-    described = None if features is None else read_features(source, features, max_position=max_position)
-    return replace(found, cells=cells, features=described)
+    vectors = None if features is None else read_features(source, features, max_position=max_position)
+    return replace(data, cells=cells, features=vectors)
 
 
-def _deal(given: EstimatorInput, folds: int, seed: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+def _deal(data: EstimatorInput, folds: int, seed: int) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
     """Return the number of queries, and the fold of every row of the interventions and of every cell."""
-    asked = given.interventions.query
-    if given.cells is None or given.cells.query is None:
-        n_queries, code = numbered(asked)
+    query = data.interventions.query
+    if data.cells is None or data.cells.query is None:
+        n_queries, code = numbered(query)
     else:
-        n_queries, code = numbered(np.concatenate([asked, given.cells.query]))
+        n_queries, code = numbered(np.concatenate([query, data.cells.query]))
     fold = fold_weights(n_queries, min(folds, n_queries), seed).argmax(axis=0)[code]
-    return n_queries, fold[: len(asked)], fold[len(asked) :]
+    return n_queries, fold[: len(query)], fold[len(query) :]
 
 
-def _without(given: EstimatorInput, rows: NDArray[np.bool_], cells: NDArray[np.bool_]) -> EstimatorInput:
-    left = None if given.cells is None else given.cells.take(cells)
-    return replace(given, interventions=given.interventions.take(rows), cells=left)
-
-
-def _contexts(interventions: Interventions) -> tuple[Mapping[str, NDArray[Any]], Array]:
-    """Return the contexts of clicked rows, and their clicks."""
-    clicked = interventions.take(interventions.clicks > 0)
-    return clicked.contexts, clicked.clicks.astype(np.float64)
-
-
-def _curve(
-    model: Propensities, positions: tuple[int, ...], contexts: Mapping[str, NDArray[Any]], weights: Array
-) -> Array:
-    """Return log p_k / p_anchor by position [K], its mean over contexts; nan where there is no estimate."""
-    x = np.zeros((1, 0)) if model.encoder is None else model.encoder.transform(contexts)
-    log_p = np.average(model.curve.relative(model.params, x), axis=0, weights=weights if len(x) > 1 else None)
-    found = dict(zip(model.curve.positions, log_p, strict=True))
-    return np.array([found.get(k, np.nan) for k in positions])
+def _curve(model: Propensities, positions: tuple[int, ...], clicked: Interventions) -> Array:
+    """Return log p_k / p_anchor by position, [K], its mean over the clicks' contexts; nan without an estimate."""
+    x = np.zeros((1, 0)) if model.encoder is None else model.encoder.transform(clicked.contexts)
+    weights = clicked.clicks.astype(np.float64) if len(x) > 1 else None
+    log_p = np.average(model.curve.relative(model.params, x), axis=0, weights=weights)
+    at = dict(zip(model.curve.positions, log_p, strict=True))
+    return np.array([at.get(k, np.nan) for k in positions])
 
 
 def _held_out(
@@ -383,47 +372,47 @@ def _held_out(
     fold: NDArray[np.int64],
     scored: tuple[int, ...],
 ) -> tuple[dict[str, Array], Array]:
-    """Return the held-out likelihood by name and query, and the queries' clicks, fold by fold."""
+    """Return the held-out likelihood by name and query, and the clicks of queries, fold by fold."""
     parts, clicks = [], [np.empty(0)]
     if len(scored) > 1:
         for f in range(int(fold.max()) + 1):
-            own = {name: fitted[f] for name, fitted in models.items()}
-            rows = split_by_context(interventions.take(fold == f), own)
+            of_fold = {name: fitted[f] for name, fitted in models.items()}
+            rows = split_by_context(interventions.take(fold == f), of_fold)
             try:
                 sample = scored_sample(rows, scored)
             except NotIdentifiedError:
                 continue
-            found, asked = likelihood_by_query(
-                sample, {name: log_propensity(model, rows, scored) for name, model in own.items()}
+            likelihood, n_clicks = likelihood_by_query(
+                sample, {name: log_propensity(model, rows, scored) for name, model in of_fold.items()}
             )
-            parts.append(found)
-            clicks.append(asked)
+            parts.append(likelihood)
+            clicks.append(n_clicks)
     return {name: np.concatenate([part[name] for part in parts]) for name in models if parts}, np.concatenate(clicks)
 
 
 def _margin(values: Array, clicks: Array, level: float) -> Array:
-    """Return the half width by the jackknife of values without each fold, [F, K] → [K]."""
-    folds, many = len(values), effective(clicks)
-    if folds < 2 or many < FEWEST:
+    """Return the half width of intervals by the jackknife, of values without each fold: [F, K] → [K]."""
+    folds, effective_folds = len(values), effective(clicks)
+    if folds < 2 or effective_folds < FEWEST:
         return np.full(values.shape[1], np.nan)
     se = np.sqrt((folds - 1) / folds * np.sum((values - values.mean(axis=0)) ** 2, axis=0))
-    margin: Array = student.ppf((1 + level) / 2, many - 1) * se
+    margin: Array = student.ppf((1 + level) / 2, effective_folds - 1) * se
     return margin
 
 
-def _differences(own: Array, best: Array, clicks: Array, level: float, estimators: int) -> NDArray[np.bool_]:
-    """Return where two curves differ beyond chance, all positions and estimators together (Bonferroni), [K]."""
-    difference = own - best
+def _differences(curve: Array, best: Array, clicks: Array, level: float, estimators: int) -> NDArray[np.bool_]:
+    """Return where two curves differ beyond chance, [K], over all positions and estimators (Bonferroni)."""
+    difference = curve - best
     compared = np.isfinite(difference[0]) & np.any(difference != 0, axis=0)
     each = 1 - (1 - level) / max(1, int(compared.sum()) * (estimators - 1))
-    apart: NDArray[np.bool_] = compared & (np.abs(difference[0]) > _margin(difference[1:], clicks, each))
-    return apart
+    differs: NDArray[np.bool_] = compared & (np.abs(difference[0]) > _margin(difference[1:], clicks, each))
+    return differs
 
 
 def _with_intervals(
     model: Propensities, curve: Array, positions: tuple[int, ...], clicks: Array, level: float
 ) -> dict[int, tuple[float, float | None, float | None]]:
-    """Return estimate and interval by position: the model's own interval where it has one curve and draws."""
+    """Return estimate and interval by position; a model without contexts but with draws has its own intervals."""
     margin = _margin(curve[1:], clicks, level)
     lower, upper = (np.exp(curve[0] + sign * margin) for sign in (-1, 1))
     if model.encoder is None and model.draws is not None:

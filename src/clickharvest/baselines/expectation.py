@@ -1,6 +1,6 @@
 """Expectation-maximisation for the position-based model Pr(C = 1) = p_k r, r the relevance of a query's document.
 
-E-step, of an impression at k without a click (a click says that both hold):
+E-step, for an impression at k without a click (a click implies that both hold):
     Pr(examined | C = 0) = p_k (1 − r) / (1 − p_k r),   Pr(relevant | C = 0) = (1 − p_k) r / (1 − p_k r).
 M-step: p_k is the mean of Pr(examined | C) over the impressions at k; `em` takes for r the mean of Pr(relevant | C)
 over the impressions of a query and document, `regression_em` the prediction of boosted trees.
@@ -33,7 +33,7 @@ OUT_OF_ITERATIONS = "ran out of iterations before it converged: allow more, or r
 BINS = 255
 """Bins of a feature, the most that the trees take."""
 SMALL = 50_000
-"""Documents below which trees grow on one thread."""
+"""Documents below which trees grow on one thread: more threads would mostly wait for each other."""
 
 
 def em(
@@ -137,7 +137,6 @@ def regression_em(
     x = _in_bins(features if isinstance(log, Cells) else read_features(log, features, max_position=max_position))
     shown = np.bincount(kept.pair, kept.impressions, cells.n_pairs)
     label = np.repeat([1, 0], cells.n_pairs)
-    # On few rows threads do little but wait for each other, on a busy machine for seconds a fit.
     threads = 1 if cells.n_pairs < SMALL else None
 
     def predicted_relevance(relevant: Array) -> Array:
@@ -155,9 +154,9 @@ def regression_em(
 
 
 def _in_bins(x: Array) -> Array:
-    """Return the number of each value's bin, of at most 255 by quantiles: what trees do in every fit, done once."""
-    edges = np.quantile(x, np.linspace(0, 1, BINS)[1:-1], axis=0)
-    return np.stack([np.searchsorted(np.unique(own), column) for own, column in zip(edges.T, x.T, strict=True)], axis=1)
+    """Return the quantile bin of each value, of at most 255, once for all fits of trees."""
+    edges = np.quantile(x, np.linspace(0, 1, BINS)[1:-1], axis=0).T
+    return np.stack([np.searchsorted(np.unique(cuts), column) for cuts, column in zip(edges, x.T, strict=True)], axis=1)
 
 
 def _alternate(

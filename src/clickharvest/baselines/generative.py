@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
 
 CERTAIN = -1e-9
-"""The largest log chance of a click: a curve without an upper limit may ask for more."""
+"""Largest log probability of a click; curves without an upper limit may exceed it."""
 
 RelevanceModel = Literal["linear", "mlp"]
 
@@ -98,25 +98,25 @@ def generative_cpbm(
     documents = read_features(log, features, max_position=max_position)
     # Relevance is computed once for each document in each context, whatever the position.
     shown, unit = np.unique(np.stack([cells.pair, context]), axis=1, return_inverse=True)
-    described = np.asfortranarray(np.concatenate([documents[shown[0]], x[shown[1]]], axis=1))
-    inputs = described.shape[1]
+    inputs = np.asfortranarray(np.concatenate([documents[shown[0]], x[shown[1]]], axis=1))
+    n_inputs = inputs.shape[1]
     cell = context * len(positions) + np.searchsorted(np.array(positions), cells.position)
     clicks, passed = cells.clicks.astype(np.float64), (cells.impressions - cells.clicks).astype(np.float64)
     examination = make_curve(curve, positions, anchor, x.shape[1], **shape)
     random = np.random.default_rng(seed)
     like = examination.init(random)
-    weights: Params = {"v": np.zeros((inputs, 1)), "c": np.zeros(1)}
+    weights: Params = {"v": np.zeros((n_inputs, 1)), "c": np.zeros(1)}
     if relevance == "mlp":
-        weights = sigmoid_layers(random, inputs, relevance_width, 1)
+        weights = sigmoid_layers(random, n_inputs, relevance_width, 1)
     curve_slopes = Slopes.of_curve(examination)
-    relevance_slopes = Slopes(trace_formula("the relevance", _log_odds, weights, inputs, 1), weights)
+    relevance_slopes = Slopes(trace_formula("the relevance", _log_odds, weights, n_inputs, 1), weights)
     ridge = penalty * np.concatenate([ridge_of(examination.penalty, like), ridge_of(layers_penalty, weights)])
     size, scale, columns = curve_slopes.size, float(clicks.sum()), np.asfortranarray(x)
 
     def value_and_grad(batch: Array, _: Rows) -> tuple[Array, Array]:
         flat = batch[0]
         examined = curve_slopes.run(flat[:size], columns)
-        relevant = relevance_slopes.run(flat[size:], described)
+        relevant = relevance_slopes.run(flat[size:], inputs)
         log_p, odds = examined[-1], relevant[-1][:, 0]
         y = np.minimum(np.ravel(log_p)[cell] + log_sigmoid(odds)[unit], CERTAIN)
         rest = -np.expm1(y)
@@ -131,9 +131,9 @@ def generative_cpbm(
         return np.array([loss]), ((ridge * flat - grad) / scale)[None]
 
     start = flatten({"curve": like, "objective": weights})
-    found = minimise(value_and_grad, start[None], tolerance=tolerance, max_iterations=max_iterations)
-    flat = found.params[0]
-    status = found.status[0]
+    optimum = minimise(value_and_grad, start[None], tolerance=tolerance, max_iterations=max_iterations)
+    flat = optimum.params[0]
+    status = optimum.status[0]
     if not status.good:
         warnings.warn(f"generative_cpbm: the fit {status}", ConvergenceWarning, stacklevel=2)
     info = {
@@ -143,7 +143,7 @@ def generative_cpbm(
         "seed": seed,
         "status": str(status),
         "clicks": int(scale),
-        "log_likelihood": float(ridge @ flat**2 / 2) - scale * float(found.value[0]),
+        "log_likelihood": float(ridge @ flat**2 / 2) - scale * float(optimum.value[0]),
     }
     return Propensities(
         curve=examination,

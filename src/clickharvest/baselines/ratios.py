@@ -2,8 +2,8 @@
 
 ĉ_{k,k'}(k) = Σ_{u ∈ S_{k,k'}} C_{u,k} / e_{u,k} sums over the units exposed at k and at k'. Its expectation is
 p_k Σ_u r_u (times the unit's displays, for design exposures), so that ĉ_{k,k'}(k) / ĉ_{k,k'}(k') estimates p_k / p_k'
-whatever the relevances are. With realised exposures C / e is a unit's click rate at k, with design exposures its
-clicks weighted by the inverse of the probability of being shown there.
+whatever the relevances are. C / e is the click rate of a unit at k with realised exposures, and its clicks divided by
+the probability of being shown there with design exposures.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | N
     if isinstance(log, Cells):
         size = max(log.shown) + 1
         sums = {name: np.bincount(log.position, getattr(log, name), size) for name in ("clicks", "impressions")}
-        counted = {"position": list(log.shown)} | {name: own[list(log.shown)].tolist() for name, own in sums.items()}
+        counted = {name: values[list(log.shown)].tolist() for name, values in sums.items()}
+        counted["position"] = list(log.shown)
     else:
         counted = _count_positions(log, max_position)
     columns = (counted[name] for name in ("position", "clicks", "impressions"))
