@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import t as student
 
 from clickharvest.baselines import ESTIMATORS, compare_estimators, pivot_one
 from clickharvest.baselines.comparing import Estimator, EstimatorInput
@@ -59,6 +60,21 @@ def test_a_query_is_scored_by_fits_that_have_not_seen_it(seen: list[Intervention
     assert found.estimates["own"].label == "own"
 
 
+def test_intervals_are_those_of_the_jackknife(seen: list[Interventions]) -> None:
+    interventions = simulated_interventions(60, seed=0, steepness={"a": 1.0})
+    interventions = Interventions(**vars(interventions) | {"contexts": {}})
+    found = compare_estimators(interventions, estimators=["own"], folds=5).estimates["own"].propensity
+    whole, *without = (dict(zip(m.curve.positions[1:], m.params["b"], strict=True)) for m in map(pivot_one, seen))
+    left_out = [interventions.clicks[~np.isin(interventions.query, part.query)].sum() for part in seen[1:]]
+    assert sum(left_out) == interventions.clicks.sum()
+    many = np.sum(left_out) ** 2 / np.square(left_out).sum()
+    for k, log_p in whole.items():
+        curves = np.array([one[k] for one in without])
+        margin = student.ppf(0.975, many - 1) * np.sqrt(4 / 5 * np.square(curves - curves.mean()).sum())
+        assert found[k] == pytest.approx((np.exp(log_p), np.exp(log_p - margin), np.exp(log_p + margin)))
+
+
+@pytest.mark.nightly
 def test_intervals_hold_and_estimators_of_the_same_thing_seldom_differ() -> None:
     estimators, covered, differing = ("pivotone", "adjacentchain", "allpairs"), [], 0
     for seed in range(25):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,14 @@ from clickharvest.simulate import simulate_protocol, simulate_trust_log
 from command_line import run
 
 
-def pages(path: Path, clicks: str) -> Path:
-    simulation = simulate_protocol(sweeps=20, queries=300, test_queries=2, positions=6, clicks=clicks, eta=0, seed=1)
-    pq.write_table(simulation.rows(), path / f"{clicks}.parquet")
-    return path / f"{clicks}.parquet"
+@cache
+def pages(clicks: str) -> pa.Table:
+    return simulate_protocol(sweeps=14, queries=300, test_queries=2, positions=6, clicks=clicks, eta=0, seed=1).rows()
 
 
 @pytest.mark.parametrize(("clicks", "model"), [("pbm", "examination"), ("ubm", "browsing"), ("cascade", "reading")])
-def test_users_are_recognised_by_what_they_clicked_above(clicks: str, model: str, tmp_path: Path) -> None:
-    found = choose_click_model(read_log(pages(tmp_path, clicks)))
+def test_users_are_recognised_by_what_they_clicked_above(clicks: str, model: str) -> None:
+    found = choose_click_model(read_log(pages(clicks)))
     assert found.model == model
     assert found.users == USERS[model]
     assert "Held-out queries" in found.why[0]
@@ -76,8 +76,8 @@ def test_every_model_has_its_sentence() -> None:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, output = pages(tmp_path, "ubm"), tmp_path / "model.safetensors"
-
+    log, output = tmp_path / "log.parquet", tmp_path / "model.safetensors"
+    pq.write_table(pages("ubm"), log)
     assert run("fit", log, "--model", "auto", "--curve", "linear", "-o", output) == 2
     assert "--curve: the model auto has no such option" in capsys.readouterr().err
     assert run("fit", log, "--model", "auto", "--outcome", "click", "-o", output) == 2

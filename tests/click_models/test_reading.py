@@ -22,6 +22,7 @@ from clickharvest.click_models.reading import (
     SKIPPED,
     Reading,
     ReadingPropensities,
+    ReadInterventions,
     learn_weights,
     reading_log,
 )
@@ -50,9 +51,23 @@ def log(path: Path) -> ClickLog:
 
 
 @pytest.fixture(scope="module")
-def base(log: ClickLog) -> BrowsingPropensities:
-    model = Browsing(intervals=None)
-    return model.fit(model.harvest(log))
+def model(path: Path) -> Path:
+    """The model file of the command."""
+    model = path.with_name("m.safetensors")
+    assert run("fit", path, "--model", "reading", "-o", model) == 0
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted(model: Path) -> ReadingPropensities:
+    fitted = load_model(model)
+    assert isinstance(fitted, ReadingPropensities)
+    return fitted
+
+
+@pytest.fixture(scope="module")
+def base(fitted: ReadingPropensities) -> BrowsingPropensities:
+    return fitted.base
 
 
 def by_hand(log: ClickLog, base: BrowsingPropensities) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -105,14 +120,12 @@ def test_places_are_those_by_hand(log: ClickLog, base: BrowsingPropensities) -> 
     assert {label[0] for label in low.places.labels} == {1, 2, 3}
 
 
-def test_a_cascade_is_seen(log: ClickLog, base: BrowsingPropensities) -> None:
-    model = Reading(intervals=None)
-    fitted = model.fit(model.harvest(log))
-    weighed = weigh(reading_log(log, fitted.base, None), fitted.places_model).table
+def test_a_cascade_is_seen(log: ClickLog, fitted: ReadingPropensities) -> None:
+    weighed = weigh(reading_log(log, fitted.base, None), fitted.places_model, trust="all").table
     rows = log.engine.fetch(weighed.order_by("page", "position"), task="").to_pandas()
     below = rows.position > 1
     last = rows.position.where(rows.click == 1, 0).groupby(rows.page).cummax().groupby(rows.page).shift(fill_value=0)
-    browsing = base.propensity_of(rows.position.to_numpy(), last.to_numpy())
+    browsing = fitted.base.propensity_of(rows.position.to_numpy(), last.to_numpy())
     truth = rows.examination[below].sum()
     ours = np.abs(rows.propensity - rows.examination)[below].sum() / truth
     theirs = np.abs(browsing - rows.examination)[below].sum() / truth
@@ -122,12 +135,12 @@ def test_a_cascade_is_seen(log: ClickLog, base: BrowsingPropensities) -> None:
     assert served[max(served)] < 0.8  # half leave once served
 
 
-def test_from_a_log_to_weights(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, weights = tmp_path / "m.safetensors", tmp_path / "w.parquet"
-    assert run("fit", path, "--model", "reading", "-o", model) == 0
+def test_from_a_log_to_weights(
+    path: Path, model: Path, fitted: ReadingPropensities, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "w.parquet"
+    assert run("show", model) == 0
     assert "they have left" in " ".join(capsys.readouterr().out.split())
-    fitted = load_model(model)
-    assert isinstance(fitted, ReadingPropensities)
     assert run("show", model, "--json") == 0
     described = json.loads(capsys.readouterr().out)
     assert described["model"] == "reading"
@@ -148,13 +161,12 @@ def test_from_a_log_to_weights(path: Path, tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "again.safetensors").read_bytes() == model.read_bytes()
 
 
-def test_nonsense_is_refused(log: ClickLog) -> None:
-    model = Reading()
-    found = Browsing().harvest(log)
+def test_nonsense_is_refused(log: ClickLog, base: BrowsingPropensities) -> None:
+    states = Browsing().harvest(log)
     with pytest.raises(InputError, match="fitted to the result of its own harvest"):
-        model.fit(found)
+        Reading().fit(states)
     with pytest.raises(InputError, match="relative to the top of the page"):
-        Reading(anchor=2).fit(model.harvest(log, max_position=3))
+        Reading(anchor=2).fit(ReadInterventions(**vars(states), base=base))
 
 
 def test_columns_of_any_name_come_through(path: Path, base: BrowsingPropensities) -> None:

@@ -64,7 +64,7 @@ def test_every_model_says_what_it_is() -> None:
 
 def test_a_click_model_is_one_file(coins: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, model = tmp_path / "log.parquet", tmp_path / "model.safetensors"
-    pq.write_table(simulate_ab_log(pages=2_000)[0], log)
+    pq.write_table(simulate_ab_log(pages=600, positions=5)[0], log)
     assert run("fit", log, "--model", "coins", "-o", model) == 0
     capsys.readouterr()
     assert isinstance(load_model(model), Propensities)
