@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +35,15 @@ def checked_model(log: ClickLog) -> Propensities:
     return replace(model, info=dict(model.info) | checked.info())
 
 
-@cache
-def thin_log() -> ClickLog:
-    """An A/B test of two devices whose lowest positions have few clicks."""
+Fitted = tuple[ClickLog, Propensities]
+
+
+@pytest.fixture(scope="module")
+def thin() -> Fitted:
+    """An A/B test of two devices whose lowest positions have few clicks, and its model."""
     table, _ = simulate_ab_log(pages=2_500, seed=4)
-    return read_log(table, context=["device"])
-
-
-@cache
-def thin_model() -> Propensities:
-    return checked_model(thin_log())
+    log = read_log(table, context=["device"])
+    return log, checked_model(log)
 
 
 def yandex() -> ClickLog:
@@ -62,12 +60,18 @@ def shared_file(name: str) -> Path:
     return SHARED_DATA / name
 
 
-@pytest.mark.parametrize(
-    "make", [thin_log, *(pytest.param(make, marks=pytest.mark.nightly) for make in (yandex, expedia))]
-)
-def test_what_nobody_can_tell_never_makes_a_weight(make: Callable[[], ClickLog]) -> None:
+def test_what_nobody_can_tell_never_makes_a_weight(thin: Fitted) -> None:
+    never_makes_a_weight(*thin)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("make", [yandex, expedia])
+def test_what_nobody_can_tell_of_a_real_log_never_makes_a_weight(make: Callable[[], ClickLog]) -> None:
     log = make()
-    model = thin_model() if make is thin_log else checked_model(log)
+    never_makes_a_weight(log, checked_model(log))
+
+
+def never_makes_a_weight(log: ClickLog, model: Propensities) -> None:
     weights, every = weigh(log, model), weigh(log, model, trust="all")
     place = log.roles["position"]
     table = log.engine.fetch(weights.table, task="Weighing")
@@ -139,10 +143,10 @@ def test_numbers_on_a_line_are_trusted_no_farther_than_their_interval_allows(duc
 
 @pytest.mark.parametrize("options", [(), ("--trust", "all")])
 def test_trust_on_the_command_line(
-    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], thin: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = thin_log()
-    thin_model().save(tmp_path / "model.safetensors")
+    log, model = thin
+    model.save(tmp_path / "model.safetensors")
     pq.write_table(log.engine.fetch(log.source, task="Reading"), tmp_path / "log.parquet")
     files = (tmp_path / "log.parquet", tmp_path / "model.safetensors", "-o", tmp_path / "w.parquet")
     assert run("weigh", *files, *options) == 0

@@ -39,9 +39,9 @@ from clickharvest.model.cautions import outcome_of, require_examination
 from clickharvest.model.propensities import Propensities
 from clickharvest.positions.places import name_place, name_places
 from clickharvest.weights.clipping import WeightSums, inverse, ips_weights, vanishing_clip
+from clickharvest.weights.reports import OutcomeReport, WeightReport
 from clickharvest.weights.scoring import Scored, count_cells, model_context, own_columns, score_cells
 from clickharvest.weights.scoring import Trust as Trust
-from clickharvest.weights.summary import OutcomeReport, WeightReport
 from clickharvest.words import clean_text
 
 if TYPE_CHECKING:
