@@ -143,7 +143,7 @@ def harvest_table(
     Its columns are `unit, query, position, exposure, clicks, impressions` and the context columns, its rows
     sorted by unit and position. Units are numbered from 0 in the order of query, context and document, so that
     every engine gives the same rows. Clusters other than queries are the last column, `clustered_by_…`, numbered in the
-    order of their names as text: nobody's name leaves the log.
+    order of their names as text, so that no name leaves the log.
     """
     log = log.pooled(design)
     cells, units, keys = _intervened(log, unit, max_position, design, cluster)

@@ -187,7 +187,7 @@ class Agreement:
     Attributes:
         shown: impressions of the log.
         known: those of units that the design has.
-        elsewhere: those among them that stand where, by the design, they could not.
+        elsewhere: those of them at positions that are impossible by the design.
     """
 
     shown: int
@@ -223,7 +223,7 @@ def read_design_table(
 
 
 def agreement(log: ClickLog, design: Design, max_position: int | None = None) -> Agreement:
-    """Count the impressions that stand where, by the design, they could not have been.
+    """Count the impressions at positions that are impossible by the design.
 
     Raises:
         InputError: no impression is where the design says.
@@ -256,7 +256,7 @@ def agreement(log: ClickLog, design: Design, max_position: int | None = None) ->
 
 
 def check_design(log: ClickLog, design: Design, max_position: int | None) -> None:
-    """Warn of impressions at positions where, by the design, they could not have been.
+    """Warn of impressions at positions that are impossible by the design.
 
     Raises:
         InputError: no impression is where the design says.

@@ -11,7 +11,7 @@ One row per unit and position it was exposed at (and per context, where contexts
 | `clicks` | clicks it got there |
 | `impressions` | times it was really shown there |
 | context columns | one column each, in the log's own values |
-| `clustered_by_user` | only where not queries cluster but, say, users: number of the one who clicked, −1 for nobody |
+| `clustered_by_user` | only with clusters other than queries: number of the one who clicked; −1 without a click |
 
 With clusters other than queries a unit's clicks at a position are divided among the clusters that they come from, one
 row each; its impressions without a click have a row of their own. Every such row has the unit's whole exposure there.

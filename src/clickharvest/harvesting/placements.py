@@ -1,12 +1,12 @@
 """Designs of stochastic policies: logged probabilities of placement, and team-draft interleaving.
 
-- `Placements`: a table tells with which probability each document was placed at each position of a query.
+- `Placements`: a table of the probability with which each document was placed at each position of a query.
 - `LoggedPlacements`: the log itself has, in every row, the probability with which its document was placed where it
   stood (column `propensity_of_placement`). Where else it could have stood is known as far as it stood there at times.
   With q_i the probabilities logged at the n impressions of a unit at position k, its exposure there is n / Σ_i 1/q_i:
   as E Σ_i 1/q_i is the number of pages, that is the mean probability over all of them, also where it varied.
-- `TeamDraft`: two rankings were interleaved by team draft: in each round a coin tells which of them picks first, each
-  picks its best document that is not yet on the page. All sequences of coins are gone through.
+- `TeamDraft`: two rankings were interleaved by team draft: in each round a coin decides which of them picks first, and
+  each picks its best document that is not yet on the page. Exposures sum over all sequences of coins.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def _example(columns: list[ColumnValues]) -> str | None:
 def _selection(fit: FitInfo) -> list[dict[str, Any]]:
     """Return the best penalty of each curve, with its held-out score."""
     return [
-        {"curve": name, "told": "chosen" if row.get("chosen") else spell_left(row.get("folds"))}
+        {"curve": name, "label": "chosen" if row.get("chosen") else spell_left(row.get("folds"))}
         | {"chosen": bool(row.get("chosen"))}
         | {"penalty": "pooled" if row.get("penalty") is None else _format(row["penalty"], ".4g")}
         | {"score": _format(row.get("score"), ".5f")}

@@ -89,8 +89,8 @@ def _apart(model: Propensities) -> list[dict[str, Any]]:
 
 
 def _beside(model: Propensities) -> list[dict[str, Any]]:
-    """Return what stands beside the intervals of positions that rest on few queries, or are odd: at all, or where a
-    feature is not 0. What stands first is shown."""
+    """Return footnotes for positions that rest on few queries or lie off the curve, everywhere or where a feature is
+    not 0; the first one of a position is shown."""
     queries = () if model.support is None else zip(model.curve.positions, model.support.queries, strict=True)
     few = [(k, None, spell_queries(n)) for k, n in queries if n is not None and rests_on_few(n)]
     where = [(None, off_curve_positions(model)), *off_curve_in_contexts(model).items()]

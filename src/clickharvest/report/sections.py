@@ -154,7 +154,7 @@ def _without_problems(budget: Budget) -> list[dict[str, str]]:
 def checks_view(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the rows of the list of all checks, the most serious first, and their counts."""
     rows = [
-        {"severity": one.severity, "told": SEVERITIES[one.severity], "kind": clean_text(one.kind)} | _sentences(one)
+        {"severity": one.severity, "label": SEVERITIES[one.severity], "kind": clean_text(one.kind)} | _sentences(one)
         for one in sorted(findings, key=lambda one: list(SEVERITIES).index(one.severity))
     ]
     return {"rows": rows, "counts": _counts(findings)}

@@ -88,8 +88,8 @@ def column_values(propensities: Propensities, x: Array | None = None) -> list[Co
 
     Args:
         propensities: the model; one without context has no columns.
-        x: encoded contexts [n, d] that tell which values there are and how often; without them numbers are taken to
-            be normal, and levels equally frequent.
+        x: encoded contexts [n, d], for the values and their frequencies; without them numbers are taken to be normal,
+            and levels equally frequent.
 
     Example:
         >>> from clickharvest.model.contexts import ContextEncoder
@@ -157,7 +157,7 @@ def _values(part: ContextColumn, start: int, x: Array | None, typical_features: 
         return ColumnValues(part, start, choices[int(np.argmax(typical_features))], choices, None)
     missing: tuple[Choice, ...] = ()
     if part.missing:
-        # Without contexts that tell how often it is, a missing value counts where it is the typical one.
+        # Without contexts, a missing value counts only where it is the typical one.
         missing = (Choice(MISSING, (0.0, 1.0), float(typical_features[1] if x is None else x[:, 1].mean())),)
     is_missing = part.missing and typical_features[1] == 1
     if part.kind == "boolean":
@@ -208,13 +208,13 @@ def name_queries(column: ColumnValues, choice: Choice) -> str:
 
     Example:
         >>> from clickharvest.model.contexts import ContextColumn
-        >>> def told(name, kind, label):
+        >>> def say(name, kind, label):
         ...     part = ContextColumn(name, kind, True)
         ...     choice = Choice(label, (1.0,), 1.0)
         ...     return name_queries(ColumnValues(part, 0, choice, (choice,), None), choice)
-        >>> told("complex", "boolean", "yes"), told("is_mobile", "boolean", "no"), told("has_image", "boolean", "yes")
+        >>> say("complex", "boolean", "yes"), say("is_mobile", "boolean", "no"), say("has_image", "boolean", "yes")
         ('complex queries', 'queries that are not mobile', 'queries with image')
-        >>> told("device", "categorical", "phone"), told("device", "categorical", "missing")
+        >>> say("device", "categorical", "phone"), say("device", "categorical", "missing")
         ('queries with device phone', 'queries without a known device')
     """
     name, label = _short_name(column.part.name), shorten(choice.label, LONGEST)
