@@ -213,8 +213,6 @@ def fit(
 
       clickharvest fit today.parquet --start yesterday.safetensors -o model.safetensors
     """
-    from clickharvest.report.tracking import log_to_mlflow
-
     # Yesterday's model may be replaced by today's.
     output = place_to_write(output, "the model", "model.safetensors", [*log.sources, units.rankings])
     check_options = checks.arguments()  # a fit is not to be lost to an option that cannot be read
@@ -238,12 +236,16 @@ def fit(
         checked, findings = _check(data, units, click_model, fitted, check_options)
         fitted = replace(fitted, info=dict(fitted.info) | findings)
         fitted.save(output)
-    run = {} if model.log_to is None else {"mlflow_run": log_to_mlflow(fitted, output)}
+    run = {}
+    if model.log_to is not None:
+        from clickharvest.report.tracking import log_to_mlflow
+
+        run["mlflow_run"] = log_to_mlflow(fitted, output)
     if as_json:
         tell_json({"file": str(output), **run} | model_record(fitted))
         return
     read = data.source if data.harvesting or instrument is not None else None
-    _print(fitted, click_model, data.interventions, read, checks.verbose)
+    _print(fitted, data.interventions, read, checks.verbose)
     if read is None or (checked is not None and checked.budget.word == "cannot tell"):
         tell(f"saved: {output}")
     else:
@@ -365,7 +367,7 @@ def _check(
         return checked, checked.info()
 
 
-def _print(fitted: Any, model: ClickModel, interventions: Interventions, log: Any, verbose: bool) -> None:
+def _print(fitted: Any, interventions: Interventions, log: Any, verbose: bool) -> None:
     """Print the fit on one screen; with `verbose`, how it came about and every check, too."""
     from clickharvest.checks import budget_of, findings_of
     from clickharvest.click_models.average import curve_of
