@@ -141,7 +141,7 @@ def _half(path: Path, command: str) -> str:
     """Return what is wrong with a file that should be whole."""
     import pyarrow.parquet as pq
 
-    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.base import load_model
 
     if not path.is_file():
         return ""

@@ -45,9 +45,9 @@ def import_all() -> None:
     import clickharvest.baselines.comparing
     import clickharvest.checks.diagnosing
     import clickharvest.click_models.affine.estimating
+    import clickharvest.click_models.base
     import clickharvest.click_models.browsing.estimating
     import clickharvest.click_models.choosing
-    import clickharvest.click_models.loading
     import clickharvest.commands.app
     import clickharvest.commands.tables
     import clickharvest.estimation.comparison

@@ -16,7 +16,7 @@ import pytest
 from checks.worlds import ENGINE, LOG_K, WIDE, fitted, quietly, world
 from clickharvest import harvest, read_log
 from clickharvest.checks import CHECKS, Checked, Displays, Finding, budget_of, check_fit, findings_of, read_displays
-from clickharvest.click_models.loading import load_model
+from clickharvest.click_models.base import load_model
 from clickharvest.model.propensities import Propensities
 from samples import logs
 

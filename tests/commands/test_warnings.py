@@ -30,7 +30,7 @@ def test_every_warning_of_the_library_is_one_line(
         warnings.warn("look here", category, stacklevel=1)
         return MODEL
 
-    monkeypatch.setattr("clickharvest.click_models.loading.load_model", warn)
+    monkeypatch.setattr("clickharvest.click_models.base.load_model", warn)
     code, out, err = run("show model.safetensors")
     assert (code, err) == (0, "Warning: look here\n")
     assert out.startswith(str(MODEL))
@@ -46,7 +46,7 @@ def test_warnings_of_other_libraries_stay_off_the_terminal_alone(
         warnings.warn("for programmers", category, stacklevel=2)
         return MODEL
 
-    monkeypatch.setattr("clickharvest.click_models.loading.load_model", warn)
+    monkeypatch.setattr("clickharvest.click_models.base.load_model", warn)
     code, _, err = run("show model.safetensors")
     assert (code, err) == (0, "")
     with pytest.warns(category, match="for programmers"):

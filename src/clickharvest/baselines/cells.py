@@ -13,6 +13,9 @@ from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.estimation.sample import supported_positions
 from clickharvest.harvesting.interventions import Interventions, warn_of_clicked_pages
 from clickharvest.model.contexts import ContextEncoder
+from clickharvest.model.curves import Constant
+from clickharvest.model.propensities import Propensities
+from clickharvest.model.provenance import record_provenance
 from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
@@ -84,6 +87,15 @@ class Cells:
                 "another; choose another anchor, or collect more"
             )
         return positions
+
+
+def constant_propensities(
+    positions: tuple[int, ...], anchor: int, b: Array, shown: tuple[int, ...], info: Mapping[str, Any]
+) -> Propensities:
+    """Return propensities without context: b = log(p_k / p_anchor) at the positions but the anchor, [K − 1]."""
+    curve = Constant(positions, anchor, 0)
+    provenance = record_provenance(info["estimator"])
+    return Propensities(curve, {"b": b}, None, shown, info=info, provenance=provenance)
 
 
 def count_cells(log: ClickLog, *, context: tuple[str, ...] = (), max_position: int | None = None) -> Cells:

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from clickharvest.baselines.cells import Array, Cells, count_cells, read_features
+from clickharvest.baselines.cells import Array, Cells, constant_propensities, count_cells, read_features
 from clickharvest.errors import ConvergenceWarning
 from clickharvest.extras import require
-from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.provenance import record_provenance
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
@@ -190,15 +188,8 @@ def _alternate(
     if status != CONVERGED:
         warnings.warn(f"{info['estimator']}: {status}", ConvergenceWarning, stacklevel=3)
     others = np.array(positions) != anchor
-    return Propensities(
-        curve=Constant(positions, anchor, 0),
-        params={"b": np.log(p[others] / p[~others])},
-        encoder=None,
-        shown=cells.shown,
-        info=info
-        | {"clicks": int(cells.clicks.sum()), "status": status, "log_likelihood": values[-1], "trace": values},
-        provenance=record_provenance(info["estimator"]),
-    )
+    info |= {"clicks": int(cells.clicks.sum()), "status": status, "log_likelihood": values[-1], "trace": values}
+    return constant_propensities(positions, anchor, np.log(p[others] / p[~others]), cells.shown, info)
 
 
 def _log_likelihood(clicked: Array, clicks: Array, passed: Array) -> float:

@@ -14,18 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from clickharvest.baselines.cells import Cells
+from clickharvest.baselines.cells import Array, Cells, constant_propensities
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.interventions import Interventions, warn_of_clicked_pages
-from clickharvest.model.curves import Constant
 from clickharvest.model.propensities import Propensities
-from clickharvest.model.provenance import record_provenance
 from clickharvest.words import spell_positions
 
 if TYPE_CHECKING:
     from clickharvest.logs.click_log import ClickLog
-
-Array = NDArray[np.float64]
 
 
 def click_rates(log: ClickLog | Cells, *, anchor: int = 1, max_position: int | None = None) -> Propensities:
@@ -241,11 +237,4 @@ def _result(ratios: dict[int, float], anchor: int, shown: Any, info: dict[str, A
         )
     supported = tuple(sorted(int(k) for k in ratios))
     b = np.log([float(ratios[k]) for k in supported if k != anchor])
-    return Propensities(
-        curve=Constant(supported, anchor, 0),
-        params={"b": b},
-        encoder=None,
-        shown=positions,
-        info=info,
-        provenance=record_provenance(info["estimator"]),
-    )
+    return constant_propensities(supported, anchor, b, positions, info)

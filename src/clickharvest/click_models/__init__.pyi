@@ -5,13 +5,13 @@ from .affine.levels import AffineLevels as AffineLevels
 from .base import ClickModel as ClickModel
 from .base import FittedModel as FittedModel
 from .base import WeighReport as WeighReport
+from .base import load_model as load_model
 from .browsing import Browsing as Browsing
 from .browsing import browsing_log as browsing_log
 from .browsing.fitted import BrowsingPropensities as BrowsingPropensities
 from .browsing.fitted import StatePropensities as StatePropensities
 from .choosing import ModelChoice as ModelChoice
 from .choosing import choose_click_model as choose_click_model
-from .loading import load_model as load_model
 from .reading import Reading as Reading
 from .reading import ReadingPropensities as ReadingPropensities
 from .registry import CLICK_MODELS as CLICK_MODELS

@@ -10,7 +10,7 @@ EXAMINATION = "examination"
 """The click model that is meant where none is named, and that files which name none hold."""
 AUTO = "auto"
 """What stands for the choice by the log where a click model is named, see `choosing`."""
-BESIDES = ("average", "base", "choosing", "loading", "registry")
+BESIDES = ("average", "base", "choosing", "registry")
 """Modules of this folder that hold what models are made with."""
 CLICK_MODELS: Registry[Any] = Registry("click model", __package__, besides=BESIDES)
 """The click models by name, listed without importing them; a subclass of `ClickModel` with a `name` adds itself."""

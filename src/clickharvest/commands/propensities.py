@@ -53,7 +53,7 @@ def propensities(
       clickharvest propensities model.safetensors contexts.csv -o propensities.parquet
     """
     from clickharvest.click_models.average import listed_propensities
-    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.base import load_model
     from clickharvest.model.cautions import few_queries, gaps
 
     loaded = listed_propensities(load_model(model))

@@ -205,7 +205,7 @@ def load_weighing_model(path: Path) -> Propensities | AnyAffine:
     Raises:
         InputError: it is one of what comes of a click, or needs to know what was clicked above.
     """
-    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.base import load_model
     from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.model.cautions import require_examination
 

@@ -59,7 +59,7 @@ def report(
       clickharvest report model.safetensors --log clicks.parquet -o report.html
     """
     from clickharvest.checks import findings_of
-    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.base import load_model
     from clickharvest.model.cautions import outcome_of
     from clickharvest.report.content import checked_of
     from clickharvest.report.page import write_report

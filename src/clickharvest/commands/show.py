@@ -19,7 +19,7 @@ def show(model: ModelPath, as_json: JsonFlag = False) -> None:
       clickharvest show model.safetensors
     """
     from clickharvest.checks import budget_of
-    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.base import load_model
     from clickharvest.commands.text import budget_lines, users_of, wrapped
     from clickharvest.model.summary import origin
 

@@ -84,7 +84,7 @@ def weigh(
 
       clickharvest weigh clicks.parquet model.safetensors --outcome bought --after-click after.safetensors -o w.parquet
     """
-    from clickharvest.click_models.loading import load_model
+    from clickharvest.click_models.base import load_model
     from clickharvest.click_models.registry import CLICK_MODELS
     from clickharvest.commands.tables import screen
     from clickharvest.model.loading import load_propensities

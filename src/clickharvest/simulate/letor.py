@@ -104,12 +104,12 @@ def _sources(path: str | Path | Sequence[str | Path]) -> list[Path]:
     for part in [path] if isinstance(path, (str, Path)) else path:
         place = Path(part)
         if place.is_dir():
-            found = sorted(file for file in place.glob("[!.]*") if file.name.endswith((".txt", ".txt.gz")))
-            if not found:
+            files = sorted(file for file in place.glob("[!.]*") if file.name.endswith((".txt", ".txt.gz")))
+            if not files:
                 folders = sorted(file.name for file in place.iterdir() if file.is_dir())
                 hint = f"name one of its folders, such as {place / folders[0]}" if folders else "name a file"
                 raise InputError(f"no .txt or .txt.gz file in {place}: {hint}")
-            sources += found
+            sources += files
         elif place.is_file():
             sources.append(place)
         else:
@@ -125,13 +125,13 @@ def _read_sources(sources: Sequence[Path]) -> Corpus:
     for source in sources:
         begin = len(parts)
         parts += _parse(source)
-        own = {int(query) for part in parts[begin:] for query in np.unique(part.queries)}
-        if both := sorted(own & source_of.keys()):
+        queries_here = {int(query) for part in parts[begin:] for query in np.unique(part.queries)}
+        if both := sorted(queries_here & source_of.keys()):
             raise InputError(
                 f"query {both[0]} is in {source_of[both[0]]} and in {source}: folds hold the same queries again, and "
                 "copies the same file; name one fold, or files that share no query"
             )
-        source_of |= dict.fromkeys(own, source)
+        source_of |= dict.fromkeys(queries_here, source)
     if not parts:
         raise InputError(f"{', '.join(map(str, sources))}: no documents")
     grades = np.concatenate([part.grades for part in parts])
@@ -163,8 +163,8 @@ def _parse(source: Path) -> Iterator[Documents]:
         try:
             documents = parse_lines(text)
         except ValueError:
-            place, told = find_fault(text)
-            raise InputError(f"{source}:{first_line_number + place}: {told}") from None
+            place, fault = find_fault(text)
+            raise InputError(f"{source}:{first_line_number + place}: {fault}") from None
         if not len(documents.grades):
             continue
         queries = documents.queries
@@ -238,7 +238,7 @@ def parse_lines(text: bytes) -> Documents:
     r"""Parse whole lines, all at once and with hardly any Python per line.
 
     Raises:
-        ValueError: something is wrong with a line; `find_fault` tells what.
+        ValueError: something is wrong with a line; `find_fault` says what.
 
     Example:
         >>> documents = parse_lines(b"2 qid:10 1:0.5 3:75e-2 # a comment\n0 qid:10 2:1\n")
@@ -265,7 +265,7 @@ def parse_lines(text: bytes) -> Documents:
     _check((counts % 2 == 1).all() and (sizes > 0).all() and text.count(b"qid:") == len(starts))
     second = events[starts + 1]
     _check(all((codes[second + i] == letter).all() for i, letter in enumerate(b"qid:")))
-    numbers = _numbers(text.replace(b"qid:", b"").replace(b":", b" "))
+    numbers = _parse_numbers(text.replace(b"qid:", b"").replace(b":", b" "))
     _check(len(numbers) == 2 * sizes.sum())
     ends = np.cumsum(sizes) * 2
     head = ends - 2 * sizes
@@ -291,8 +291,8 @@ def find_fault(text: bytes) -> tuple[int, str]:
         (1, "found 'qid:ten' after the grade, expected qid: and a whole number")
     """
     for place, line in enumerate(text.split(b"\n")):
-        if told := _fault(COMMENT.sub(b"", line).split()):
-            return place, told
+        if fault := _fault(COMMENT.sub(b"", line).split()):
+            return place, fault
     return 0, "found lines that are not of the form: 2 qid:10 1:0.03 3:0.5"
 
 
@@ -311,7 +311,7 @@ def _whole(numbers: NDArray[np.float64], least: float, most: float) -> bool:
     return bool(((numbers >= least) & (numbers <= most) & (numbers == np.floor(numbers))).all())
 
 
-def _numbers(text: bytes) -> NDArray[np.float64]:
+def _parse_numbers(text: bytes) -> NDArray[np.float64]:
     if not text.strip():
         return np.empty(0)
     with warnings.catch_warnings():
