@@ -114,6 +114,31 @@ def test_a_wrong_option_names_the_help_of_its_command(run: Command) -> None:
     assert run("nothing")[2] == "Error: No such command 'nothing'. (see clickharvest --help)\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("fit x.csv --curve cubic", "Invalid value for '--curve': 'cubic' is not one of 'auto', 'constant', 'index'"),
+        ("fit x.csv --objective mse", "'--objective': 'mse' is not one of 'allpairs', 'clickshare'"),
+        (
+            "fit x.csv --relevance deep",
+            "'--relevance': 'deep' is not one of 'auto', 'constant', 'mlp', 'squares', 'free'",
+        ),
+        ("fit x.csv --weighting max", "'--weighting': 'max' is not one of 'paper', 'min', 'harmonic'"),
+        ("rank x.csv f.csv --learner bm25", "'--learner': 'bm25' is not one of 'lightgbm', 'linear', 'svm', 'xgboost'"),
+        ("simulate --examination bathtub", "'--examination': 'bathtub' is not one of 'power', 'fold'"),
+        ("simulate --clicks ccm", "'--clicks': 'ccm' is not one of 'pbm', 'trust', 'cascade'"),
+        ("simulate --repetition odd", "'--repetition': 'odd' is not one of 'even', 'zipf', 'same'"),
+        ("simulate --deployment cd", "'--deployment': 'cd' is not one of 'ab', 'consecutive'"),
+        ("harvest x.csv --format ga3", "'--format': 'ga3' is not one of 'adobe', 'algolia', 'elastic', 'ga4'"),
+    ],
+)
+def test_another_name_is_refused_in_one_line(run: Command, arguments: str, told: str) -> None:
+    code, out, err = run(arguments)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("extra", ["-o harvest.sql", "--json", "--placement p", "--placements p.csv"])
 def test_what_a_printed_query_does_not_do_is_refused(extra: str, run: Command) -> None:
     code, out, err = run(f"harvest shop.clicks --emit-sql bigquery {extra}")

@@ -31,14 +31,6 @@ def letor(run: Command, corpus: Corpus) -> None:
             file.write(f"{grade} qid:{query} {pairs}\n")
 
 
-def test_help_fits_a_terminal_and_shows_an_example(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = run("simulate --help")
-    assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= 80
-    assert "clickharvest simulate" in out.partition("Example")[2]
-
-
 @pytest.mark.usefixtures("letor")
 class TestProtocol:
     def test_folder_holds_what_the_simulator_gives(self, run: Command, corpus: Corpus) -> None:
