@@ -5,31 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from experiments import Plan, Result, Results, Run, load_experiments
-from experiments.click_models import FAMILY, make_runs, measure
+from experiments.click_models import FAMILY, measure
 
 IDS = ("beyond-trust", "beyond-cascade")
 
 
 def test_corrected_clicks_and_displays_are_judged_by_the_truth() -> None:
-    def found(model: str, **log: object) -> dict[str, Any]:
-        context = log.pop("context", False)
-        (run,) = make_runs(Plan(quick=True), [model], seeds=1, sweeps=2, context=bool(context), **log)
-        return measure(
-            Run(
-                FAMILY,
-                run.world,
-                0,
-                {**run.log, "queries": 300, "test_queries": 50, "training_queries": 2_000},
-                run.fit,
-            )
-        )
+    def measured(model: str, **settings: object) -> dict[str, Any]:
+        log = {"training_queries": 2_000, "eta": 0.5, "zeta": 1.0, "queries": 150, "test_queries": 40, **settings}
+        return measure(Run(FAMILY, "synthetic", 0, log, {"model": model, "context": False}))
 
-    plain, affine = (found(model, clicks="trust", eta=0.0) for model in ("examination", "affine"))
+    plain, affine = (measured(model, clicks="trust", eta=0.0) for model in ("examination", "affine"))
     assert affine["corrected"] < plain["corrected"] / 2
     assert affine["by_position"][1] < plain["by_position"][1] / 2
-    states = {model: found(model, clicks="cascade") for model in ("examination", "browsing", "reading", "auto")}
-    assert states["reading"]["seen_error"] < states["browsing"]["seen_error"] < states["examination"]["seen_error"]
-    assert states["auto"]["seen_error"] == states[str(states["auto"]["chosen"])]["seen_error"]
+    errors = {model: measured(model, clicks="cascade") for model in ("examination", "browsing", "reading", "auto")}
+    assert errors["reading"]["seen_error"] < errors["browsing"]["seen_error"] < errors["examination"]["seen_error"]
+    assert errors["auto"]["seen_error"] == errors[str(errors["auto"]["chosen"])]["seen_error"]
 
 
 def test_tables_have_rows_of_click_models_and_bars_can_be_missed() -> None:
