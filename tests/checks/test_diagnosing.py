@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from checks.worlds import ENGINE
 from clickharvest.checks.diagnosing import Diagnosis, diagnose
 from clickharvest.errors import InputError, NotIdentifiedError
 from clickharvest.harvesting.collecting import harvest
@@ -21,7 +22,7 @@ from clickharvest.simulate import simulate_ab_log
 def log_of(rows: list[tuple[Any, ...]], names: str, **options: Any) -> Any:
     columns = dict(zip(names.split(), zip(*rows, strict=True), strict=True))
     table = pa.table({name: list(column) for name, column in columns.items()})
-    return read_log(table, validate=False, **options)  # a few rows that are all clicked would be refused
+    return read_log(table, validate=False, engine=ENGINE, **options)  # a few rows that are all clicked would be refused
 
 
 def finding(diagnosis: Diagnosis, name: str) -> Any:
@@ -111,7 +112,8 @@ def of_cut_log(**options: Any) -> Diagnosis:
     table, _ = simulate_ab_log(pages=2000, queries=20, seed=1)
     low = pa.compute.greater(table["position"], 5)
     doc = pa.compute.if_else(low, pa.compute.binary_join_element_wise(table["doc"], "low", " "), table["doc"])
-    return diagnose(read_log(table.set_column(table.column_names.index("doc"), "doc", doc)), **options)
+    table = table.set_column(table.column_names.index("doc"), "doc", doc)
+    return diagnose(read_log(table, engine=ENGINE), **options)
 
 
 def test_positions_without_a_link_are_named_with_remedies() -> None:

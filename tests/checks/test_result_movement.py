@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from checks.worlds import ENGINE
 from clickharvest.checks.diagnosing import diagnose
 from clickharvest.checks.finding import Finding
 from clickharvest.logs.reading import read_log
@@ -17,7 +18,8 @@ def found(still: int, *, clicked: bool = True) -> list[Finding]:
     resting = [("b", "x", 1, 1)] * still
     resting += [("b", "z", position, 0) for position in (1, 2) if not clicked]
     query, doc, position, click = zip(*moving, *resting, strict=True)
-    log = read_log(pa.table({"query": query, "doc": doc, "position": position, "click": click}), validate=False)
+    table = pa.table({"query": query, "doc": doc, "position": position, "click": click})
+    log = read_log(table, validate=False, engine=ENGINE)
     return [one for one in diagnose(log).findings if one.kind == "unmoved queries"]
 
 
