@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from clickharvest.click_models.registry import CLICK_MODELS, EXAMINATION
 from clickharvest.errors import InputError
+from clickharvest.model.fit_info import FitInfo
 from clickharvest.model.propensities import Propensities
 from clickharvest.model.provenance import Provenance
 from clickharvest.model.storage import read_file, write_file
@@ -80,6 +81,11 @@ class OtherModel(ABC):
     @abstractmethod
     def average(self) -> Propensities:
         """The average curve of the model by position, which is checked and drawn like any other curve."""
+
+    @property
+    def fit_info(self) -> FitInfo:
+        """The known entries of `info`, typed."""
+        return FitInfo.of(self.info)
 
     @property
     def listed(self) -> Propensities | None:
