@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import clickharvest
-from places import SRC
+from places import ROOT, SRC
 
 PACKAGE = SRC / "clickharvest"
 ENGINES = ("ibis", "duckdb", "pyarrow", "pandas", "typer", "rich", "sklearn", "altair", "pyspark")
@@ -81,3 +81,11 @@ def test_what_is_private_to_ibis_is_used_in_one_place() -> None:
     private = re.compile(r"ibis\.backends|ibis\.expr\.operations|\.op\(\)|backend\._|type_mapper|ibis\.config")
     using = {path.name for path in PACKAGE.rglob("*.py") if private.search(path.read_text())}
     assert using == {"ibis_inside.py"}
+
+
+def test_the_way_of_a_log_is_short_and_names_modules_that_exist() -> None:
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    way = page.partition("## The way of a log")[2].partition("\n## ")[0]
+    modules = re.findall(r"`([a-z_/]+\.py)`", way)
+    assert 20 < len(modules) <= 40
+    assert [name for name in modules if not (PACKAGE / name).is_file()] == []
