@@ -17,6 +17,8 @@ FOLDS = 4
 SPREAD = 2.33
 """Standard deviations above average of the result that the effect is given for: the best of a hundred."""
 TINY = 1e-12
+ROUNDING = 1e-9
+"""Variance of log positions that is rounding; neighbouring positions of a thousand differ by more."""
 MOST_CONTEXTS = 200
 """Most contexts at which results are compared within a query and context; with more, within a query and kind."""
 AFFINE = "users may trust the top of the page: clickharvest fit LOG --model affine -o model.safetensors"
@@ -128,7 +130,9 @@ def _information(evidence: Evidence, part: NDArray[np.int64], parts: int) -> Arr
     weight = d.shown * np.exp(evidence.log_p)
     total, first, second = (np.bincount(part, weight * column, parts) for column in (1.0, distance, distance**2))
     total = np.maximum(total, TINY)
-    return np.asarray(np.bincount(part, d.clicks, parts) * np.maximum(second / total - (first / total) ** 2, 0.0))
+    variance = second / total - (first / total) ** 2
+    # At a single position the variance is 0 but for rounding, whose sign differs from machine to machine.
+    return np.asarray(np.bincount(part, d.clicks, parts) * np.where(variance > ROUNDING, variance, 0.0))
 
 
 def _dealt(evidence: Evidence) -> tuple[NDArray[np.int64], Evidence]:
