@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import resource
@@ -117,6 +118,9 @@ def fork(work: Callable[[], None], case: Case) -> Outcome:
             _prepare(case, out, err)
             os.close(ready)
             work()
+        except SystemExit as ended:  # as Python would end a process of its own
+            atexit._run_exitfuncs()
+            os._exit(ended.code if isinstance(ended.code, int) else 1)
         except BaseException:
             os.write(2, traceback.format_exc().encode(errors="replace"))  # whatever has become of sys.stderr
         finally:
