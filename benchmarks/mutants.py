@@ -57,20 +57,6 @@ NOTICED = ("killed", "timeout")
 
 EQUIVALENT: dict[str, str] = {
     "de8f5de745": "the last axis is the default of `take_along_axis`",
-    "5db9aa999e": "least and largest of two are the same either way round",
-    "4218ad4011": "1 clipped between the two others is the quotient clipped between 1 and the largest",
-    "64e11d7e34": "on a CPU a part never holds more than that",
-    "dbbc7e1663": "units of one context have one row at each position: adding rows up changes none",
-    "a974c89e84": "without a click all weights are 0, whatever divides them",
-    "485a65f526": "in how many parts metrics are computed: speed alone",
-    "19830ca187": "the size of padded matrices: speed alone",
-    "f0b6f357cc": "where two points of the dual are the same, so is any mixture",
-    "913abfd66b": "when the smoothing shrinks: speed alone",
-    "ce44d99f87": "how exactly a Newton step is solved: speed alone",
-    "c4c712de0c": "whether an eighth is solved first: speed alone",
-    "f15926a0bb": "which way of summing is taken to be faster: speed alone",
-    "f10ea359ec": "how many contests are read at a time: speed alone",
-    "359661f7a5": "no unit has one row, so that this sorts always, and sorted rows stay as they are",
     "35e29c391f": "how exactly a smoothed loss is minimised: speed alone",
     "71a7d720be": "the gap is never exactly as large as its tolerance",
 }
